@@ -1,0 +1,71 @@
+# Every target makes .venv and installs the pinned dependencies first, once, and again only
+# after pyproject.toml or constraints.txt has changed.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+WORKERS ?= 2
+PYTEST_ARGS ?=
+PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
+
+# The folder with the data sets; tests and experiments read it from the environment.
+ifdef ORNSTEIN_DATA
+export ORNSTEIN_DATA
+endif
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-slow lint bench reproduce clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@echo
+	@echo "  PYTHON=...       interpreter that makes .venv, 3.11 or newer (now: $(PYTHON))"
+	@echo "  WORKERS=...      parallel test processes (now: $(WORKERS))"
+	@echo "  PYTEST_ARGS=...  passed on to pytest, such as PYTEST_ARGS='-k kl -x'"
+	@echo "  ORNSTEIN_DATA=.. folder with the data sets"
+
+demo: $(STAMP) ## sample a small posterior and write a report
+	@$(BIN)/ornstein demo
+
+test: $(STAMP) ## the test suite and the doctests, without the slow tests
+	@$(PYTEST) $(PYTEST_ARGS)
+
+test-slow: $(STAMP) ## the long statistical tests
+	@$(PYTEST) -m slow $(PYTEST_ARGS)
+
+lint: $(STAMP) ## style, format, types and import direction
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
+
+bench: $(STAMP) ## measure steps per second
+	@$(BIN)/python benchmarks/step_rate.py
+
+reproduce: $(STAMP) ## recompute the core figures of the paper
+	@$(BIN)/python -m ornstein.experiments.core_figures
+
+clean: ## remove caches and build output (.venv stays)
+	@rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	@find . -path ./$(VENV) -prune -o -name __pycache__ -type d -exec rm -rf {} +
+
+$(STAMP): pyproject.toml constraints.txt $(VENV)/pyvenv.cfg
+	@echo "Installing the pinned dependencies into $(VENV) ..."
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check \
+		-c constraints.txt -e ".[dev,reference]"
+	@touch $@
+
+# An environment whose interpreter has gone is made anew; a half-made one is removed.
+ifneq ($(shell test -x $(BIN)/python && echo usable),usable)
+.PHONY: $(VENV)/pyvenv.cfg
+endif
+$(VENV)/pyvenv.cfg:
+	@command -v "$(PYTHON)" >/dev/null || { \
+		echo "$(PYTHON) was not found: ornstein needs Python 3.11 or newer." \
+			"Name one with make PYTHON=/path/to/python3" >&2; exit 1; }
+	@"$(PYTHON)" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "$(PYTHON) is $$("$(PYTHON)" --version 2>&1): ornstein needs Python 3.11 or newer." \
+			"Name one with make PYTHON=/path/to/python3" >&2; exit 1; }
+	@"$(PYTHON)" -m venv --clear $(VENV) || { rm -rf $(VENV); exit 1; }

@@ -1,0 +1,52 @@
+"""Constant-rate SGD as a posterior sampler that predicts its own error.
+
+>>> import numpy as np
+>>> import ornstein as orn
+>>> X = np.random.default_rng(0).normal(size=(500, 2))
+>>> post = orn.models.logistic(X, X[:, 0] > 0)
+>>> result = orn.sample(post, batch_size=50, draws=200)
+>>> result
+Result(chains=4, draws=200, parameters=2)
+"""
+
+from ornstein import datasets, models, theory
+from ornstein._check import (
+    DivergenceWarning,
+    InputError,
+    OptimumError,
+    OrnsteinError,
+    UnstablePlanError,
+)
+from ornstein.api import sample
+from ornstein.diagnosis import Check, Diagnosis
+from ornstein.geometry import Geometry, geometry
+from ornstein.measure import MeasuredKL
+from ornstein.methods import METHODS, Method
+from ornstein.plan import Plan, plan
+from ornstein.posterior import Posterior
+from ornstein.result import Result
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "METHODS",
+    "Check",
+    "Diagnosis",
+    "DivergenceWarning",
+    "Geometry",
+    "InputError",
+    "MeasuredKL",
+    "Method",
+    "OptimumError",
+    "OrnsteinError",
+    "Plan",
+    "Posterior",
+    "Result",
+    "UnstablePlanError",
+    "datasets",
+    "geometry",
+    "models",
+    "plan",
+    "sample",
+    "theory",
+]

@@ -1,0 +1,118 @@
+"""Pytrees of parameters as flat vectors, and rows of pytrees of data."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ornstein._types import Array, PyTree, Vector
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a pytree of parameters lies in a flat vector. Hashable: compiled code is keyed on it."""
+
+    treedef: Any
+    shapes: tuple[tuple[int, ...], ...]
+
+    @classmethod
+    def of(cls, params: PyTree) -> "Layout":
+        """The layout of an example of the parameters."""
+        leaves, treedef = jax.tree.flatten(params)
+        return cls(treedef, tuple(np.shape(leaf) for leaf in leaves))
+
+    @property
+    def dim(self) -> int:
+        """Number of parameters, flattened."""
+        return sum(self.sizes)
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Number of parameters in each leaf."""
+        return tuple(int(np.prod(shape)) for shape in self.shapes)
+
+    def ravel(self, params: PyTree) -> Vector:
+        """The parameters as a float64 host vector."""
+        leaves = self.treedef.flatten_up_to(params)
+        return np.concatenate([np.asarray(leaf, float).reshape(-1) for leaf in leaves])
+
+    def unravel(self, flat: Array | Vector) -> PyTree:
+        """Parameters from vectors in the last axis; leading axes are kept."""
+        ends = np.cumsum(self.sizes)
+        leaves = [
+            flat[..., end - size : end].reshape(flat.shape[:-1] + shape)
+            for end, size, shape in zip(ends, self.sizes, self.shapes, strict=True)
+        ]
+        return jax.tree.unflatten(self.treedef, leaves)
+
+    def labels(self, names: dict[str, tuple[str, ...]] | None = None) -> list[str]:
+        """A readable name for every entry of the vector, e.g. ``coef[alcohol]``.
+
+        ``names`` gives names for the entries along a leaf's last axis.
+        """
+        names = names or {}
+        labels = []
+        for leaf, shape in zip(self.leaf_names(), self.shapes, strict=True):
+            last = names.get(leaf)
+            for index in product(*(range(size) for size in shape)):
+                entries = [str(i) for i in index]
+                if last is not None and entries:
+                    entries[-1] = last[index[-1]]
+                labels.append(f"{leaf}[{', '.join(entries)}]" if entries else leaf)
+        return labels
+
+    def leaf_names(self) -> list[str]:
+        """A readable name for every leaf, e.g. ``layer.weight``."""
+        tree = jax.tree.unflatten(self.treedef, range(len(self.shapes)))
+        keyed, _ = jax.tree_util.tree_flatten_with_path(tree)
+        return [".".join(_entry(key) for key in path) or "theta" for path, _ in keyed]
+
+
+def _entry(key: Any) -> str:
+    return str(getattr(key, "key", getattr(key, "idx", getattr(key, "name", key))))
+
+
+def num_rows(data: PyTree) -> int:
+    """Length of the leading axis of the data's leaves."""
+    return int(np.shape(jax.tree.leaves(data)[0])[0])
+
+
+def cast(data: PyTree, dtype: Any) -> PyTree:
+    """Host arrays with every floating leaf in ``dtype``; integers keep at most 32 bits."""
+
+    def one(leaf: Any) -> np.ndarray[Any, Any]:
+        array = np.asarray(leaf)
+        if np.issubdtype(array.dtype, np.floating):
+            return array.astype(dtype, copy=False)
+        return array.astype(np.int32) if array.dtype.itemsize > 4 else array
+
+    return jax.tree.map(one, data)
+
+
+def blocks(data: PyTree, block_rows: int) -> Iterator[tuple[PyTree, Vector]]:
+    """Consecutive blocks of equal length with the rows' weights, for bounded-memory passes.
+
+    The last block is filled up with copies of its first row at weight zero, so that compiled code
+    sees one shape only.
+    """
+    total = num_rows(data)
+    block_rows = min(block_rows, total)
+    for start in range(0, total, block_rows):
+        missing = max(0, start + block_rows - total)
+        weights = np.ones(block_rows)
+        weights[block_rows - missing :] = 0.0
+
+        def block(leaf: Any, start: int = start, missing: int = missing) -> Any:
+            part = leaf[start : start + block_rows]
+            return np.concatenate([part, np.repeat(part[:1], missing, axis=0)]) if missing else part
+
+        yield jax.tree.map(block, data), weights
+
+
+def to_device(tree: PyTree) -> PyTree:
+    """Put host arrays on the default device."""
+    return jax.tree.map(jnp.asarray, tree)

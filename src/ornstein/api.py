@@ -1,0 +1,116 @@
+"""The whole way in one call."""
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from ornstein import _check
+from ornstein._check import DivergenceWarning, InputError
+from ornstein._types import Key
+from ornstein.plan import Plan
+from ornstein.plan import plan as make_plan
+from ornstein.posterior import Posterior
+from ornstein.progress import bar
+from ornstein.result import Result
+from ornstein.runner import Settings, check_dtype, run
+
+
+def sample(
+    post: Posterior,
+    plan: Plan | None = None,
+    key: Key = 0,
+    chains: int = 4,
+    draws: int | None = None,
+    thin: int | None = None,
+    warmup: int | None = None,
+    dispersion: float = 2.0,
+    dtype: str | None = None,
+    progress: bool | None = None,
+    chunk: int | None = None,
+    **plan_options: Any,
+) -> Result:
+    """Draw from a posterior.
+
+    Parameters
+    ----------
+    post
+        The posterior.
+    plan
+        From :func:`ornstein.plan`; made with ``plan_options`` if not given.
+    key
+        An integer or a JAX key; the same key gives the same draws, whatever the chunking.
+    chains
+        Independent chains, spread over the machine's cores.
+    draws
+        Kept draws per chain; the plan's suggestion by default.
+    thin
+        Steps per kept draw; the plan's suggestion by default.
+    warmup
+        Steps to discard first (rounded up to whole segments); the plan's suggestion by default.
+    dispersion
+        Chains start this many predicted standard deviations wide: above 1 over-dispersed, 1 in
+        stationarity, 0 at the optimum.
+    dtype
+        ``float32`` or ``float64``; JAX's own default if not given.
+    progress
+        Show a progress bar; on terminals only if not given.
+    chunk
+        Segments per dispatch; affects progress reports, never the draws.
+    **plan_options
+        Passed to :func:`ornstein.plan` where no plan is given.
+
+    Returns
+    -------
+    Result
+        Draws, summary, diagnosis. A chain that becomes non-finite stops the run: see
+        ``result.status``.
+
+    Examples
+    --------
+    >>> import ornstein as orn
+    >>> X = np.linspace(-1, 1, 200)[:, None]
+    >>> result = orn.sample(orn.models.linear(X, X[:, 0]), batch_size=20, draws=50)
+    >>> result
+    Result(chains=4, draws=50, parameters=1)
+    >>> result.draws["coef"].shape
+    (4, 50, 1)
+    """
+    if plan is None:
+        plan = make_plan(post, **plan_options)
+    elif plan_options:
+        raise InputError(f"{sorted(plan_options)[0]!r} belongs to plan(), but a plan was given.")
+    if not isinstance(plan, Plan):
+        raise InputError(f"plan must be made by ornstein.plan, found {type(plan).__name__}.")
+    post = _fitting(post, plan)
+    settings = Settings(
+        chains=_check.whole("chains", chains),
+        draws=plan.draws if draws is None else _check.whole("draws", draws),
+        thin=plan.thin if thin is None else _check.whole("thin", thin),
+        warmup=plan.warmup if warmup is None else _check.whole("warmup", warmup, low=0),
+        dispersion=0.0 if dispersion == 0 else _check.positive("dispersion", dispersion),
+        dtype=check_dtype(dtype),
+        chunk=None if chunk is None else _check.whole("chunk", chunk),
+    )
+    done = run(post, plan, _check.random_key(key), settings, bar("sampling", progress))
+    if not done.status.ok:
+        warnings.warn(done.status.message, DivergenceWarning, stacklevel=2)
+    flat = plan.center + np.asarray(plan.gain.sqrt().matvec(done.positions.astype(float)))
+    return Result(flat, done.status, plan, post, settings, done.steps, done.seconds)
+
+
+def _fitting(post: Posterior, plan: Plan) -> Posterior:
+    if not isinstance(post, Posterior):
+        raise InputError(f"post must be an ornstein Posterior, found {type(post).__name__}.")
+    if post.num_data != plan.num_data:
+        raise InputError(
+            f"the plan was made for {plan.num_data} rows, the posterior has {post.num_data}. "
+            "Plan again for this posterior."
+        )
+    post = post if post.known else post.at(plan.layout.unravel(plan.center))
+    if post.dim != plan.dim:
+        raise InputError(
+            f"the plan was made for {plan.dim} parameters, the posterior has {post.dim}. "
+            "Plan again for this posterior."
+        )
+    return post

@@ -1,0 +1,135 @@
+"""Where minibatches come from (X7).
+
+Three schemes, all deterministic by (key, step):
+
+``independent``
+    S rows drawn with replacement at every step.
+``windows``
+    A window of S neighbours at a random cyclic offset into a shuffled copy that is redrawn every
+    few epochs: the noise of draws without replacement, read contiguously.
+``epochs``
+    The ordinary loader, one shuffle and then consecutive blocks. Its noise cancels over an
+    epoch; offered because people have such loaders, and planned for by X7.
+"""
+
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+
+from ornstein._types import Array, PyTree
+from ornstein.theory import batch_noise_factor
+
+Scheme: TypeAlias = Literal["independent", "windows", "epochs"]
+SCHEMES: tuple[str, ...] = ("independent", "windows", "epochs")
+
+Order: TypeAlias = npt.NDArray[np.int32]
+"""Row numbers in reading order, for one segment of steps."""
+
+_MOST_DRAWS = 32
+
+
+@dataclass(frozen=True)
+class Batches:
+    """How S of N rows are drawn; hashable, so compiled code can key on it."""
+
+    scheme: str
+    num_data: int
+    batch_size: int
+
+    @property
+    def replacement(self) -> bool:
+        """Whether a row can come twice in a batch."""
+        return self.scheme == "independent"
+
+    @property
+    def noise_factor(self) -> float:
+        """``C_S / C``."""
+        return batch_noise_factor(self.num_data, self.batch_size, self.replacement)
+
+    @property
+    def per_epoch(self) -> int:
+        """Whole batches in one pass over the rows."""
+        return max(1, self.num_data // self.batch_size)
+
+    def segment_draws(self, thin: int) -> int:
+        """Kept draws, ``thin`` steps apart, to make on one reading order.
+
+        Given the shuffle, the windows' covariance scatters around ``C_S`` with relative variance
+        of order S/N. Keeping a shuffle for (N/S)^2 / 5 steps holds that, averaged over a chain
+        whose draws are a relaxation time apart (about N/2S steps), well below the draws' own
+        Monte-Carlo error.
+        """
+        period = max(self.per_epoch, self.per_epoch**2 // 5)
+        return min(max(1, round(period / thin)), _MOST_DRAWS)
+
+    def order(self, entropy: tuple[int, ...], chain: int, segment: int, steps: int) -> Order:
+        """Reading order of one segment of ``steps`` steps; its length depends on steps only."""
+        if self.scheme == "independent":
+            return np.empty(0, np.int32)
+        if self.scheme == "windows":
+            shuffled = self._shuffle(entropy, chain, segment)
+            return np.concatenate([shuffled, shuffled[: self.batch_size]])
+        kept = self.per_epoch * self.batch_size
+        first = segment * steps // self.per_epoch
+        epochs = range(first, first + (steps + self.per_epoch - 2) // self.per_epoch + 1)
+        return np.concatenate([self._shuffle(entropy, chain, epoch)[:kept] for epoch in epochs])
+
+    def phase(self, segment: int, steps: int) -> int:
+        """Steps into the epoch at which a segment begins."""
+        return segment * steps % self.per_epoch
+
+    def arrange(self, rows: PyTree, order: Array, rows_last: bool) -> PyTree:
+        """Rows in reading order (feature-major if asked), ready for :meth:`take`."""
+        if self.scheme == "independent":
+            return rows
+        ordered = jax.tree.map(lambda leaf: leaf[order], rows)
+        return _rows_last(ordered) if rows_last else ordered
+
+    def positions(self, key: Array, steps: Array, phase: Array) -> Array:
+        """Where the batches of a segment's steps lie: offsets, or S row numbers each.
+
+        ``key`` belongs to the segment, ``steps`` count from its beginning.
+        """
+        if self.scheme == "epochs":
+            return (steps + phase) * self.batch_size
+        shape = (self.batch_size,) if self.scheme == "independent" else ()
+
+        def one(step: Array) -> Array:
+            return jax.random.bits(jax.random.fold_in(key, step), shape, jnp.uint32)
+
+        return _below(jax.vmap(one)(steps), self.num_data)
+
+    def take(self, arranged: PyTree, position: Array, rows_last: bool) -> PyTree:
+        """The batch at a position."""
+        if self.scheme == "independent":
+            batch = jax.tree.map(lambda leaf: leaf[position], arranged)
+            return _rows_last(batch) if rows_last else batch
+
+        def window(leaf: Array) -> Array:
+            axis = leaf.ndim - 1 if rows_last else 0
+            return jax.lax.dynamic_slice_in_dim(leaf, position, self.batch_size, axis)
+
+        return jax.tree.map(window, arranged)
+
+    def _shuffle(self, entropy: tuple[int, ...], chain: int, index: int) -> Order:
+        seed = np.random.SeedSequence(entropy, spawn_key=(chain, index))
+        order = np.arange(self.num_data, dtype=np.int32)
+        np.random.Generator(np.random.SFC64(seed)).shuffle(order)
+        return order
+
+
+def _rows_last(rows: PyTree) -> PyTree:
+    return jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, -1), rows)
+
+
+def _below(bits: Array, bound: int) -> Array:
+    """Uniform whole numbers below ``bound``: the high word of ``bits * bound``, by halves."""
+    low, high = bits & 0xFFFF, bits >> 16
+    bound_low, bound_high = jnp.uint32(bound & 0xFFFF), jnp.uint32(bound >> 16)
+    middle = high * bound_low + ((low * bound_low) >> 16)
+    carry = low * bound_high + (middle & 0xFFFF)
+    return (high * bound_high + (middle >> 16) + (carry >> 16)).astype(jnp.int32)

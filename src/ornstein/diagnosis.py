@@ -1,0 +1,344 @@
+"""Did the theory hold? One row per assumption, each with a number, a verdict and a remedy."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.stats
+
+from ornstein import theory
+from ornstein._tree import blocks, cast, num_rows
+from ornstein._types import Array, PyTree, Vector
+from ornstein.geometry import block_rows
+from ornstein.measure import as_matrix, measured_kl
+from ornstein.model import Model
+from ornstein.plan import Plan
+from ornstein.posterior import Posterior
+
+_DRAWS = 32  # draws at which noise and loss are looked at again
+_ROWS = 20_000  # rows used for that, at most
+
+
+@dataclass(frozen=True)
+class Check:
+    """One row: ``verdict`` is ``ok``, ``warn`` or ``fail``."""
+
+    name: str
+    assumption: str
+    number: float
+    meaning: str
+    verdict: str
+    remedy: str
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """All checks; ``print`` shows a table, ``diagnosis["A4"]`` is one row."""
+
+    checks: tuple[Check, ...]
+
+    @property
+    def ok(self) -> bool:
+        """Whether no check failed."""
+        return all(check.verdict != "fail" for check in self.checks)
+
+    def __getitem__(self, name: str) -> Check:
+        """The check of that name."""
+        return next(check for check in self.checks if check.name == name)
+
+    def __iter__(self) -> Iterator[Check]:
+        """All checks in order."""
+        return iter(self.checks)
+
+    def __str__(self) -> str:
+        """A readable table."""
+        lines = []
+        for check in self.checks:
+            lines.append(
+                f"{check.verdict:<4}  {check.name:<13} {check.number:>9.3g}  {check.assumption}: "
+                f"{check.meaning}"
+            )
+            if check.verdict != "ok":
+                lines.append(f"{'':<20}{'':>9}   -> {check.remedy}")
+        return "\n".join(lines)
+
+
+def _verdict(number: float, warn: float, fail: float) -> str:
+    """Verdict by thresholds; a NaN fails."""
+    return "ok" if number <= warn else "warn" if number <= fail else "fail"
+
+
+def diagnose(post: Posterior, plan: Plan, draws: Vector) -> Diagnosis:
+    """Check A1-A4, the model, stationarity and the prediction of draws (chains, draws, D)."""
+    flat = draws.reshape(-1, plan.dim)
+    chosen = flat[np.linspace(0, len(flat) - 1, min(_DRAWS, len(flat))).astype(int)]
+    with jax.enable_x64(True):
+        checks = (
+            _gaussian_noise(post, plan),
+            _constant_noise(post, plan, chosen),
+            _discretisation(plan),
+            _quadratic_loss(post, plan, chosen),
+            _specification(plan),
+            _stationarity(draws),
+            _covariance(plan, draws),
+        )
+    return Diagnosis(checks)
+
+
+def _dense_problem(plan: Plan) -> tuple[Vector, Vector, Vector, Vector | None]:
+    """K, A, C_S, Q as matrices."""
+    Q = None if plan.injected_cov is None else plan.injected_cov.dense(plan.dim)
+    C_S = as_matrix(plan.geometry.noise_cov) * plan.batches.noise_factor
+    return plan.gain.dense(plan.dim), as_matrix(plan.geometry.hessian), C_S, Q
+
+
+def _gaussian_noise(post: Posterior, plan: Plan) -> Check:
+    """A1: excess kurtosis that the minibatch noise leaves in the draws, mode by mode.
+
+    A batch mean has 1/S of a row's excess kurtosis, and a mode that forgets slowly averages over
+    many batches: the draws keep ``(1 - r^2) / (1 + r^2)`` of it, ``r = 1 - k``.
+    """
+    K, A, C_S, Q = _dense_problem(plan)
+    rates, basis = theory.modes(K, A)
+    moments = _moments(post, plan.center, basis)
+    gradient = np.diag(basis.T @ C_S @ basis)
+    injected = np.zeros_like(gradient)
+    if Q is not None:
+        injected = np.diag(np.linalg.solve(basis, np.linalg.solve(basis, Q).T))
+    total = gradient + injected
+    share = np.divide(gradient, total, out=np.zeros_like(total), where=total > 0)
+    variance = moments[1]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        row = np.where(variance > 1e-14 * variance.max(), moments[3] / variance**2 - 3, 0.0)
+    batch = np.abs(row) / plan.batch_size * share**2
+    r2 = (1 - rates) ** 2
+    number = float(np.max(batch * (1 - r2) / (1 + r2)))
+    return Check(
+        "A1",
+        "gradient noise is Gaussian",
+        number,
+        f"excess kurtosis left in the draws ({batch.max():.2g} in a batch's gradient)",
+        _verdict(number, 0.3, 1.0),
+        "a few rows dominate the gradient: raise batch_size, or look at those rows",
+    )
+
+
+def _moments(post: Posterior, theta: Vector, basis: Vector) -> Vector:
+    """Central moments 1 to 4 of the rows' gradients along the columns of ``basis``."""
+    rows = cast(post.data, np.float64)
+    args = jnp.asarray(theta), jnp.asarray(basis)
+    passes = [
+        _power_sums(post.model, *args, block, post.hyper, weights, shift=jnp.zeros(len(theta)))
+        for block, weights in blocks(rows, block_rows(post))
+    ]
+    mean = np.sum([np.asarray(p[0]) for p in passes], axis=0) / post.num_data
+    passes = [
+        _power_sums(post.model, *args, block, post.hyper, weights, shift=jnp.asarray(mean))
+        for block, weights in blocks(rows, block_rows(post))
+    ]
+    total: Vector = np.sum([np.asarray(p) for p in passes], axis=0)
+    return total / post.num_data
+
+
+@partial(jax.jit, static_argnums=(0,))
+def _power_sums(
+    model: Model,
+    theta: Array,
+    basis: Array,
+    rows: PyTree,
+    hyper: PyTree,
+    weights: Array,
+    shift: Array,
+) -> Array:
+    along = model.gradients(theta, rows, hyper) @ basis - shift[None]
+    return jnp.stack([weights @ along**power for power in (1, 2, 3, 4)])
+
+
+def _constant_noise(post: Posterior, plan: Plan, draws: Vector) -> Check:
+    """A2: change of the predicted variances when C is averaged over the draws."""
+    K, A, C_S, Q = _dense_problem(plan)
+    rng = np.random.default_rng(0)
+    index = rng.permutation(post.num_data)[:_ROWS]
+    rows = cast(jax.tree.map(lambda leaf: leaf[np.sort(index)], post.data), np.float64)
+    here = _noise_cov(post, rows, plan.center[None])
+    there = _noise_cov(post, rows, draws)
+    changed = C_S + (there - here) * plan.batches.noise_factor
+    old = theory.momentum_covariance(K, A, C_S, plan.momentum, Q)
+    new = theory.momentum_covariance(K, A, changed, plan.momentum, Q)
+    if np.all(np.isfinite(new)):
+        ratios = np.linalg.eigvals(np.linalg.solve(old, new)).real
+        number = float(np.max(np.abs(ratios - 1)))
+    else:
+        number = float("nan")
+    return Check(
+        "A2",
+        "gradient noise is constant over the posterior",
+        number,
+        "largest relative change of a predicted variance",
+        _verdict(number, 0.1, 0.3),
+        "the noise grows away from the optimum: raise batch_size, or use more data or prior",
+    )
+
+
+def _noise_cov(post: Posterior, rows: PyTree, thetas: Vector) -> Vector:
+    """Covariance of the rows' gradients, averaged over several parameters."""
+    total, outer = np.zeros(()), np.zeros(())
+    for block, weights in blocks(rows, max(64, block_rows(post) // 4)):
+        sums = _gradient_sums(post.model, jnp.asarray(thetas), block, post.hyper, weights)
+        total, outer = total + np.asarray(sums[0]), outer + np.asarray(sums[1])
+    means = total / num_rows(rows)
+    return outer / (num_rows(rows) * len(thetas)) - means.T @ means / len(thetas)
+
+
+@partial(jax.jit, static_argnums=(0,))
+def _gradient_sums(
+    model: Model, thetas: Array, rows: PyTree, hyper: PyTree, weights: Array
+) -> tuple[Array, Array]:
+    """Per parameter: sum of gradients; over all parameters: sum of outer products."""
+
+    def one(outer: Array, theta: Array) -> tuple[Array, Array]:
+        gradients = model.gradients(theta, rows, hyper)
+        return outer + (gradients * weights[:, None]).T @ gradients, weights @ gradients
+
+    dim = thetas.shape[1]
+    outer, totals = jax.lax.scan(one, jnp.zeros((dim, dim), thetas.dtype), thetas)
+    return totals, outer
+
+
+def _discretisation(plan: Plan) -> Check:
+    """A3: nats that the finite step costs, beyond the small-step limit (T2 against T1)."""
+    K, A, C_S, Q = _dense_problem(plan)
+    limit = theory.ou_covariance(K, A, C_S / plan.momentum, Q)
+    precision: Vector = np.linalg.pinv(as_matrix(plan.target_cov), hermitian=True)
+    finite_kl, limit_kl = (
+        _kl_or_inf(cov, precision) for cov in (as_matrix(plan.predicted_cov), limit)
+    )
+    number = max(0.0, finite_kl - limit_kl) if np.isfinite(limit_kl) else 0.0
+    return Check(
+        "A3",
+        "steps are small",
+        number,
+        "nats the finite step costs by the plan (T2 against T1)",
+        _verdict(number, 0.05, 0.5),
+        "lower batch_size (the step follows it), or use method='exact', which is exact at any step",
+    )
+
+
+def _kl_or_inf(cov: Vector, precision: Vector) -> float:
+    try:
+        return theory.gaussian_kl(cov, precision)
+    except np.linalg.LinAlgError:
+        return float("inf")
+
+
+def _quadratic_loss(post: Posterior, plan: Plan, draws: Vector) -> Check:
+    """A4: how far the log posterior is from its quadratic where the draws are, in nats.
+
+    With Delta the difference of the two, the divergence of the Gaussian from the posterior is
+    ``1/2 Var(Delta)`` to second order.
+    """
+    thetas = np.concatenate([plan.center[None], draws])
+    losses = np.asarray(_prior_losses(post.model, jnp.asarray(thetas), post.hyper))
+    for block, weights in blocks(cast(post.data, np.float64), block_rows(post)):
+        rows = _losses(post.model, jnp.asarray(thetas), block, post.hyper, weights)
+        losses = losses + np.asarray(rows)
+    offset = draws - plan.center
+    quadratic = 0.5 * np.einsum("ti,ij,tj->t", offset, as_matrix(plan.posterior_precision), offset)
+    number = 0.5 * float(np.var(losses[1:] - losses[0] - quadratic))
+    return Check(
+        "A4",
+        "loss is quadratic over the posterior",
+        number,
+        "nats between the posterior and its Gaussian approximation",
+        _verdict(number, 0.05, 0.5),
+        "the posterior is not Gaussian: transform the parameters, or use a full sampler (NUTS)",
+    )
+
+
+@partial(jax.jit, static_argnums=(0,))
+def _losses(model: Model, thetas: Array, rows: PyTree, hyper: PyTree, weights: Array) -> Array:
+    return jax.lax.map(lambda theta: weights @ model.losses(theta, rows, hyper), thetas)
+
+
+@partial(jax.jit, static_argnums=(0,))
+def _prior_losses(model: Model, thetas: Array, hyper: PyTree) -> Array:
+    return jax.lax.map(lambda theta: model.prior_loss(theta, hyper), thetas)
+
+
+def _specification(plan: Plan) -> Check:
+    """The information equality: where the model is right, C equals the likelihood's share of A."""
+    A, C = as_matrix(plan.geometry.hessian), as_matrix(plan.geometry.noise_cov)
+    V, prior = theory.joint_diagonalisation(A, as_matrix(plan.geometry.prior_hessian))
+    informed = V[:, prior < 0.5]
+    if informed.shape[1] == 0:
+        low = high = 1.0
+    else:
+        # In V's coordinates A is the identity and the likelihood's share of it 1 - prior.
+        scale = 1 / np.sqrt(1 - prior[prior < 0.5])
+        ratios = np.linalg.eigvalsh((informed.T @ C @ informed) * scale[:, None] * scale)
+        low, high = float(max(ratios[0], 1e-12)), float(ratios[-1])
+    number = max(high, 1 / low)
+    narrow = "too narrow" if high * low > 1 else "too wide"
+    return Check(
+        "model",
+        "noise matches curvature (C = A)",
+        number,
+        f"C / A lies between {low:.2g} and {high:.2g}",
+        _verdict(number, 2.0, 4.0),
+        f"the model looks misspecified, its intervals {narrow}: check noise_scale and the model, "
+        "or use method='sandwich'",
+    )
+
+
+def _stationarity(draws: Vector) -> Check:
+    """Rank-normalised split R-hat, and the drift of means between halves of the chains."""
+    import arviz
+
+    chains, count, dim = draws.shape
+    half = count // 2
+    if half < 4:
+        return Check(
+            "stationarity",
+            "chains have forgotten their start",
+            float("nan"),
+            "too few draws to tell",
+            "fail",
+            "make more draws",
+        )
+    halves = np.concatenate([draws[:, :half], draws[:, half : 2 * half]])
+    number = max(float(arviz.rhat(halves[..., i])) for i in range(dim))
+    first, second = halves[:chains], halves[chains:]
+    effective = [float(arviz.ess(halves[..., i], method="mean")) for i in range(dim)]
+    error = halves.reshape(-1, dim).std(axis=0) * np.sqrt(4 / np.asarray(effective))
+    drift = np.max(np.abs(first.mean(axis=(0, 1)) - second.mean(axis=(0, 1))) / error)
+    bound = scipy.stats.norm.isf(0.0005 / dim)
+    verdict = _verdict(number, 1.01, 1.05)
+    if drift > bound:
+        verdict = "fail"
+    return Check(
+        "stationarity",
+        "chains have forgotten their start",
+        number,
+        f"largest R-hat (drift between halves {drift:.1f} standard errors)",
+        verdict,
+        "make more draws, or raise warmup and thin",
+    )
+
+
+def _covariance(plan: Plan, draws: Vector) -> Check:
+    """Measured against predicted covariance, judged by the Monte-Carlo floor."""
+    value, floor = measured_kl(draws, plan.center, as_matrix(plan.predicted_cov))
+    dim = plan.dim
+    terms = dim * (dim + 3) / 2
+    noise = floor * scipy.stats.chi2.isf(0.001, terms) / terms
+    return Check(
+        "covariance",
+        "draws have the predicted covariance",
+        value,
+        f"nats between measured and predicted (Monte-Carlo floor {floor:.2g})",
+        _verdict(value, noise + 0.02, noise + 0.2),
+        "the plan's assumptions do not hold here: see the rows above",
+    )

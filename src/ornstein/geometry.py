@@ -1,0 +1,214 @@
+"""A and C at a point: the Hessian of the mean loss and the covariance of a row's gradient.
+
+Computed in float64 whatever the sampling precision, over all rows in blocks of bounded memory, or
+from a subsample with standard errors.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ornstein import _check
+from ornstein._check import InputError
+from ornstein._tree import blocks, cast, num_rows
+from ornstein._types import Array, Key, PyTree, Vector
+from ornstein.model import Model, per_example
+from ornstein.posterior import Posterior
+
+STRUCTURES = ("scalar", "diagonal", "dense")
+_BLOCK_NUMBERS = 2**22  # float64 numbers in a block of row gradients: 32 MiB
+_GROUPS = 32  # groups of rows whose scatter gives the subsample's standard errors
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """The loss around a point.
+
+    Attributes
+    ----------
+    center
+        The point, flat.
+    hessian
+        ``A``: (D, D), its diagonal (D,), or the mean of that, 0-d.
+    noise_cov
+        ``C`` in the same structure.
+    gradient
+        Gradient of the mean loss at the point.
+    prior_hessian
+        The prior's share of ``A``.
+    num_data, rows_used
+        N, and the rows the estimate is made from.
+    hessian_error, noise_cov_error
+        Standard errors; zero where all rows were used.
+    """
+
+    center: Vector
+    hessian: Vector
+    noise_cov: Vector
+    gradient: Vector
+    prior_hessian: Vector
+    num_data: int
+    rows_used: int
+    hessian_error: Vector
+    noise_cov_error: Vector
+
+    @property
+    def structure(self) -> str:
+        """``scalar``, ``diagonal`` or ``dense``."""
+        return STRUCTURES[self.hessian.ndim]
+
+    @property
+    def relative_error(self) -> float:
+        """Largest standard error of a diagonal entry of A or C, relative to the entry."""
+        errors = [_diagonal(self.hessian_error), _diagonal(self.noise_cov_error)]
+        values = [_diagonal(self.hessian), _diagonal(self.noise_cov)]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            ratios = [np.nan_to_num(e / v, posinf=0.0) for e, v in zip(errors, values, strict=True)]
+        return float(max(np.max(ratio) for ratio in ratios))
+
+
+def _diagonal(matrix: Vector) -> Vector:
+    return np.diag(matrix) if matrix.ndim == 2 else matrix
+
+
+def geometry(
+    post: Posterior,
+    at: PyTree,
+    structure: str = "dense",
+    rows: int | None = None,
+    key: Key = 0,
+) -> Geometry:
+    """Estimate A and C at a point.
+
+    Parameters
+    ----------
+    post
+        The posterior.
+    at
+        Parameters to look at; usually the optimum.
+    structure
+        ``dense``, ``diagonal`` or ``scalar``.
+    rows
+        Use this many random rows instead of all, with standard errors.
+    key
+        Chooses the subsample.
+
+    Examples
+    --------
+    >>> import ornstein as orn
+    >>> post = orn.models.linear([[1.0], [2.0], [3.0]], [1.0, 2.0, 3.5])
+    >>> orn.geometry(post, at={"coef": np.array([1.0])}).hessian
+    array([[5.]])
+    """
+    _check.choice("structure", structure, STRUCTURES)
+    post = post.at(at)
+    theta = post.layout.ravel(at)
+    if not np.all(np.isfinite(theta)):
+        raise InputError("at holds NaN or infinite values; give finite parameters.")
+    dense = structure == "dense"
+    groups = _groups(post, rows, key)
+    with jax.enable_x64(True):
+        prior = _prior(post.model, theta, post.hyper, dense)
+        sums = [_sums(post, theta, group, dense) for group in groups]
+    used = sum(s.rows for s in sums)
+    pooled = _Sums(used, *(np.sum([getattr(s, f) for s in sums], axis=0) for f in _Sums.FIELDS))
+    mean = pooled.gradient / used
+    hessian, noise = pooled.finish(prior[1], mean, post.num_data)
+    parts = [s.finish(prior[1], mean, post.num_data) for s in sums]
+    correction = np.sqrt(max(0.0, 1 - used / post.num_data) / max(1, len(parts)))
+    shrink = _mean_diagonal if structure == "scalar" else np.asarray
+    errors = [
+        np.std([shrink(part[i]) for part in parts], axis=0, ddof=1) * correction
+        if len(parts) > 1
+        else np.zeros_like(shrink(hessian))
+        for i in (0, 1)
+    ]
+    return Geometry(
+        center=theta,
+        hessian=shrink(hessian),
+        noise_cov=shrink(noise),
+        gradient=per_example(pooled.gradient, used, prior[0], post.num_data),
+        prior_hessian=shrink(prior[1] / post.num_data),
+        num_data=post.num_data,
+        rows_used=used,
+        hessian_error=errors[0],
+        noise_cov_error=errors[1],
+    )
+
+
+def _mean_diagonal(diagonal: Vector) -> Vector:
+    return np.asarray(diagonal.mean())
+
+
+@dataclass(frozen=True)
+class _Sums:
+    """Sums over rows: gradients, their outer products (or squares), Hessians (or diagonals)."""
+
+    rows: int
+    gradient: Vector
+    outer: Vector
+    hessian: Vector
+
+    FIELDS = ("gradient", "outer", "hessian")
+
+    def finish(self, prior: Vector, mean: Vector, num_data: int) -> tuple[Vector, Vector]:
+        """A and C; C about the mean gradient of all rows used."""
+        centred = np.outer(mean, mean) if self.outer.ndim == 2 else mean**2
+        hessian = per_example(self.hessian, self.rows, prior, num_data)
+        noise = self.outer / self.rows - centred
+        if noise.ndim == 2:
+            return 0.5 * (hessian + hessian.T), 0.5 * (noise + noise.T)
+        return hessian, np.maximum(noise, 0.0)
+
+
+def block_rows(post: Posterior) -> int:
+    """Rows of a block whose gradients stay within the memory bound."""
+    return max(64, _BLOCK_NUMBERS // post.dim)
+
+
+def _groups(post: Posterior, rows: int | None, key: Key) -> list[PyTree]:
+    """All rows as one group, or a subsample in groups."""
+    if rows is None:
+        return [post.data]
+    _check.whole("rows", rows, low=2 * _GROUPS, high=post.num_data, why="the number of rows")
+    seed = np.asarray(jax.random.key_data(_check.random_key(key))).tolist()
+    chosen = np.random.default_rng(seed).choice(post.num_data, size=rows, replace=False)
+    parts = [np.sort(part) for part in np.array_split(chosen, _GROUPS)]
+    return [jax.tree.map(lambda leaf, part=part: leaf[part], post.data) for part in parts]
+
+
+def _sums(post: Posterior, theta: Vector, data: PyTree, dense: bool) -> _Sums:
+    totals: list[Vector] | None = None
+    for rows, weights in blocks(cast(data, np.float64), block_rows(post)):
+        block = _block_sums(post.model, dense, jnp.asarray(theta), rows, post.hyper, weights)
+        host = [np.asarray(value) for value in block]
+        totals = host if totals is None else [a + b for a, b in zip(totals, host, strict=True)]
+    assert totals is not None
+    return _Sums(num_rows(data), *totals)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _block_sums(
+    model: Model, dense: bool, theta: Array, rows: PyTree, hyper: PyTree, weights: Array
+) -> tuple[Array, Array, Array]:
+    gradients = model.gradients(theta, rows, hyper)
+    total = weights @ gradients
+    if dense:
+        outer = (gradients * weights[:, None]).T @ gradients
+        return total, outer, model.hessian_sum(theta, rows, hyper, weights)
+    diagonal = model.hessian_diagonal_sum(theta, rows, hyper, weights)
+    return total, weights @ gradients**2, diagonal
+
+
+@partial(jax.jit, static_argnums=(0, 3))
+def _prior_terms(model: Model, theta: Array, hyper: PyTree, dense: bool) -> tuple[Array, Array]:
+    hessian = model.prior_hessian if dense else model.prior_hessian_diagonal
+    return model.prior_gradient(theta, hyper), hessian(theta, hyper)
+
+
+def _prior(model: Model, theta: Vector, hyper: PyTree, dense: bool) -> tuple[Vector, Vector]:
+    gradient, hessian = _prior_terms(model, jnp.asarray(theta), hyper, dense)
+    return np.asarray(gradient), np.asarray(hessian)

@@ -1,0 +1,10 @@
+"""Kernels: how a state moves, given a gradient and noise.
+
+Each file builds a :class:`~ornstein.kernels.contract.Kernel` with the field's convention
+``init(key, position) -> state`` and ``step(key, state, batch) -> (state, info)``.
+"""
+
+from ornstein.kernels import first_order, momentum
+from ornstein.kernels.contract import Info, Kernel
+
+__all__ = ["Info", "Kernel", "first_order", "momentum"]

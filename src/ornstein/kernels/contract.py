@@ -1,0 +1,61 @@
+"""What every kernel offers."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+import jax
+
+from ornstein._types import Array, PyTree
+from ornstein.operators import Operator
+
+Gradient: TypeAlias = Callable[[Array, PyTree], Array]
+"""``(position, batch) -> minibatch gradient``."""
+
+State: TypeAlias = Any
+"""A NamedTuple with a ``position``, and what else the next step needs."""
+
+
+class Info(NamedTuple):
+    """Diagnostics of a step."""
+
+    gradient: Array
+
+
+class Advance(Protocol):
+    """One step, its randomness given."""
+
+    def __call__(self, state: State, batch: PyTree, noise: Array | None) -> tuple[State, Info]:
+        """Move."""
+
+
+class Kernel(NamedTuple):
+    """A sampler's step, split so that the noise of many steps can be drawn at once.
+
+    Attributes
+    ----------
+    init
+        ``(key, position) -> state``.
+    noise
+        ``key -> injected noise of one step``, or None where the method injects none.
+    advance
+        ``(state, batch, noise) -> (state, info)``.
+    """
+
+    init: Callable[[Array, Array], State]
+    noise: Callable[[Array], Array] | None
+    advance: Advance
+
+    def step(self, key: Array, state: State, batch: PyTree) -> tuple[State, Info]:
+        """One step, drawing its own noise."""
+        return self.advance(state, batch, None if self.noise is None else self.noise(key))
+
+
+def gaussian(factor: Operator | None, dim: int, dtype: Any) -> Callable[[Array], Array] | None:
+    """Draws ``N(0, F F')``; None for no noise."""
+    if factor is None:
+        return None
+
+    def draw(key: Array) -> Array:
+        return factor.matvec(jax.random.normal(key, (dim,), dtype))  # type: ignore[return-value]
+
+    return draw

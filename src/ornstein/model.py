@@ -1,0 +1,201 @@
+"""The contract between a model and the rest of the house, and the one place that scales.
+
+A model knows one row's loss ``-log p(x_n | theta)`` and the prior's ``-log p(theta)``, both over
+flat parameter vectors, and never N or S. Generic models get everything by automatic
+differentiation; models with closed forms override what they know better.
+"""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
+
+import jax
+import jax.numpy as jnp
+
+from ornstein import _captured
+from ornstein._tree import Layout
+from ornstein._types import Array, LogLikelihood, LogPrior, PyTree, Vector
+from ornstein.operators import Operator
+
+T = TypeVar("T", Array, Vector, float)
+
+
+def per_example(row_sum: T, num_rows: int, prior_term: T, num_data: int) -> T:
+    """Mean over rows of ``l_n = -log p(x_n | theta) - (1/N) log p(theta)``, or of a derivative.
+
+    The one place where anything is scaled by N or S: ``row_sum`` is a sum over ``num_rows`` rows
+    (a minibatch, a subsample, all), ``prior_term`` the same derivative of ``-log p(theta)``.
+    """
+    return row_sum / num_rows + prior_term / num_data
+
+
+class LocalProblem(NamedTuple):
+    """A model in the coordinates z of ``theta = center + W z``.
+
+    ``model`` is static, ``data`` and ``hyper`` are host arrays passed to compiled code.
+    """
+
+    model: "LocalModel"
+    data: PyTree
+    hyper: PyTree
+
+
+class LocalModel(ABC):
+    """What the sampling loop needs: gradients by z. Hashable, as compiled code is keyed on it."""
+
+    rows_last: bool = False
+    """Whether batches come feature-major, rows along the last axis."""
+
+    @abstractmethod
+    def gradient_sum(self, z: Array, rows: PyTree, hyper: PyTree) -> Array:
+        """Sum over rows of the gradient of ``-log p(x_n | theta(z))`` by z."""
+
+    @abstractmethod
+    def prior_gradient(self, z: Array, hyper: PyTree) -> Array:
+        """Gradient of ``-log p(theta(z))`` by z."""
+
+    def minibatch_gradient(
+        self, z: Array, rows: PyTree, hyper: PyTree, batch_size: int, num_data: int
+    ) -> Array:
+        """``ghat_S``, the mean gradient of ``l_n`` over a minibatch."""
+        rows_sum = self.gradient_sum(z, rows, hyper)
+        return per_example(rows_sum, batch_size, self.prior_gradient(z, hyper), num_data)
+
+
+class Model(ABC):
+    """Losses of rows and prior over flat parameter vectors. Hashable."""
+
+    layout: Layout
+
+    @abstractmethod
+    def losses(self, theta: Array, rows: PyTree, hyper: PyTree) -> Array:
+        """``-log p(x_n | theta)`` of every row."""
+
+    @abstractmethod
+    def prior_loss(self, theta: Array, hyper: PyTree) -> Array:
+        """``-log p(theta)``."""
+
+    def gradients(self, theta: Array, rows: PyTree, hyper: PyTree) -> Array:
+        """Gradient of every row's loss, shape (rows, D)."""
+
+        def one(row: PyTree) -> Array:
+            single = jax.tree.map(lambda leaf: leaf[None], row)
+            return jax.grad(lambda t: self.losses(t, single, hyper)[0])(theta)
+
+        return jax.vmap(one)(rows)
+
+    def gradient_sum(
+        self, theta: Array, rows: PyTree, hyper: PyTree, weights: Array | None = None
+    ) -> Array:
+        """Weighted sum of the rows' gradients."""
+
+        def total(t: Array) -> Array:
+            losses = self.losses(t, rows, hyper)
+            return losses.sum() if weights is None else (weights * losses).sum()
+
+        return jax.grad(total)(theta)
+
+    def hessian_sum(self, theta: Array, rows: PyTree, hyper: PyTree, weights: Array) -> Array:
+        """Weighted sum of the rows' Hessians, by one Hessian-vector product per column."""
+
+        def product(direction: Array) -> Array:
+            def along(t: Array) -> Array:
+                return self.gradient_sum(t, rows, hyper, weights)
+
+            return jax.jvp(along, (theta,), (direction,))[1]
+
+        return jax.lax.map(product, jnp.eye(len(theta), dtype=theta.dtype))
+
+    def hessian_diagonal_sum(
+        self, theta: Array, rows: PyTree, hyper: PyTree, weights: Array
+    ) -> Array:
+        """Diagonal of :meth:`hessian_sum`, without holding the matrix."""
+
+        def entry(index: Array) -> Array:
+            direction = jnp.zeros_like(theta).at[index].set(1.0)
+
+            def along(t: Array) -> Array:
+                return self.gradient_sum(t, rows, hyper, weights)
+
+            return jax.jvp(along, (theta,), (direction,))[1][index]
+
+        return jax.lax.map(entry, jnp.arange(len(theta)))
+
+    def prior_gradient(self, theta: Array, hyper: PyTree) -> Array:
+        """Gradient of ``-log p(theta)``."""
+        return jax.grad(self.prior_loss)(theta, hyper)
+
+    def prior_hessian(self, theta: Array, hyper: PyTree) -> Array:
+        """Hessian of ``-log p(theta)``."""
+        return jax.hessian(self.prior_loss)(theta, hyper)
+
+    def prior_hessian_diagonal(self, theta: Array, hyper: PyTree) -> Array:
+        """Diagonal of :meth:`prior_hessian`, without holding the matrix."""
+
+        def entry(index: Array) -> Array:
+            direction = jnp.zeros_like(theta).at[index].set(1.0)
+            return jax.jvp(lambda t: self.prior_gradient(t, hyper), (theta,), (direction,))[1][
+                index
+            ]
+
+        return jax.lax.map(entry, jnp.arange(len(theta)))
+
+    def localise(
+        self, center: Vector, factor: Operator, data: PyTree, hyper: PyTree
+    ) -> LocalProblem:
+        """The model in the coordinates z of ``theta = center + W z`` (X8)."""
+        return LocalProblem(
+            InBasis(self), data, {"center": center, "factor": factor, "model": hyper}
+        )
+
+
+@dataclass(frozen=True)
+class InBasis(LocalModel):
+    """Any model, its parameters mapped from z at every step."""
+
+    model: Model
+
+    def gradient_sum(self, z: Array, rows: PyTree, hyper: PyTree) -> Array:
+        """Chain rule: ``W'`` times the gradient by theta."""
+        theta = hyper["center"] + hyper["factor"].matvec(z)
+        gradient = self.model.gradient_sum(theta, rows, hyper["model"])
+        return hyper["factor"].rmatvec(gradient)
+
+    def prior_gradient(self, z: Array, hyper: PyTree) -> Array:
+        """Chain rule: ``W'`` times the prior's gradient by theta."""
+        theta = hyper["center"] + hyper["factor"].matvec(z)
+        gradient = self.model.prior_gradient(theta, hyper["model"])
+        return hyper["factor"].rmatvec(gradient)
+
+
+@dataclass(frozen=True)
+class Generic(Model):
+    """A user's own per-example log-likelihood and log-prior."""
+
+    log_likelihood: LogLikelihood
+    log_prior: LogPrior
+    layout: Layout
+
+    def constants(self) -> PyTree:
+        """What the two functions capture: their ``hyper``."""
+        return {
+            "log_likelihood": _captured.constants(self.log_likelihood),
+            "log_prior": _captured.constants(self.log_prior),
+        }
+
+    def likelihood(self, hyper: PyTree) -> LogLikelihood:
+        """The user's log-likelihood, its constants given."""
+        return _captured.bind(self.log_likelihood, hyper["log_likelihood"])
+
+    def prior(self, hyper: PyTree) -> LogPrior:
+        """The user's log-prior, its constants given."""
+        return _captured.bind(self.log_prior, hyper["log_prior"])
+
+    def losses(self, theta: Array, rows: PyTree, hyper: PyTree) -> Array:
+        """The log-likelihood mapped over rows, negated."""
+        mapped = jax.vmap(self.likelihood(hyper), in_axes=(None, 0))
+        return -mapped(self.layout.unravel(theta), rows)
+
+    def prior_loss(self, theta: Array, hyper: PyTree) -> Array:
+        """The log-prior, negated."""
+        return -self.prior(hyper)(self.layout.unravel(theta))

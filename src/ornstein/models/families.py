@@ -1,0 +1,138 @@
+"""Losses of a linear predictor: value, first and second derivative, one class per family.
+
+``eta`` has one entry per row, or one row of K entries where a family has K outputs. ``hyper`` is
+the model's mapping of fixed numbers.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+import jax
+import jax.numpy as jnp
+
+from ornstein._types import Array, PyTree
+
+_HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
+
+
+class Family(Protocol):
+    """``loss = -log p(y | eta)`` up to nothing: constants are kept."""
+
+    @property
+    def outputs(self) -> int:
+        """Entries of eta per row."""
+
+    def loss(self, eta: Array, y: Array, hyper: PyTree) -> Array:
+        """Loss of every row."""
+
+    def residual(self, eta: Array, y: Array, hyper: PyTree) -> Array:
+        """First derivative by eta."""
+
+    def curvature(self, eta: Array, y: Array, hyper: PyTree) -> Array:
+        """Second derivative by eta, (rows,) or (rows, K, K)."""
+
+
+@dataclass(frozen=True)
+class Gaussian:
+    """``y = eta + noise_scale * normal``."""
+
+    outputs: int = 1
+
+    def loss(self, eta: Array, y: Array, hyper: PyTree) -> Array:
+        """Negative log density of a normal."""
+        scale = hyper["noise_scale"]
+        return 0.5 * ((y - eta) / scale) ** 2 + jnp.log(scale) + _HALF_LOG_TWO_PI
+
+    def residual(self, eta: Array, y: Array, hyper: PyTree) -> Array:
+        """``(eta - y) / sigma^2``."""
+        return (eta - y) / hyper["noise_scale"] ** 2
+
+    def curvature(self, eta: Array, y: Array, hyper: PyTree) -> Array:
+        """``1 / sigma^2``."""
+        del y
+        return jnp.ones_like(eta) / hyper["noise_scale"] ** 2
+
+
+@jax.custom_jvp
+def softplus(x: Array) -> Array:
+    """``log(1 + exp(x))``, stable, its derivative the sigmoid."""
+    return jnp.maximum(x, 0) + jnp.log1p(jnp.exp(-jnp.abs(x)))
+
+
+@softplus.defjvp
+def _softplus_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
+    (x,), (dx,) = primals, tangents
+    return softplus(x), jax.nn.sigmoid(x) * dx
+
+
+@dataclass(frozen=True)
+class Bernoulli:
+    """``y = 1`` with probability ``sigmoid(eta)``, else 0."""
+
+    outputs: int = 1
+
+    def loss(self, eta: Array, y: Array, hyper: PyTree) -> Array:
+        """``softplus(eta) - y eta``."""
+        del hyper
+        return softplus(eta) - y * eta
+
+    def residual(self, eta: Array, y: Array, hyper: PyTree) -> Array:
+        """``p - y``."""
+        del hyper
+        return jax.nn.sigmoid(eta) - y
+
+    def curvature(self, eta: Array, y: Array, hyper: PyTree) -> Array:
+        """``p (1 - p)``."""
+        del y, hyper
+        p = jax.nn.sigmoid(eta)
+        return p * (1 - p)
+
+
+@dataclass(frozen=True)
+class Categorical:
+    """``y`` in ``0 .. K-1`` with probabilities ``softmax(eta)``."""
+
+    outputs: int
+
+    def loss(self, eta: Array, y: Array, hyper: PyTree) -> Array:
+        """``logsumexp(eta) - eta_y``."""
+        del hyper
+        return jax.nn.logsumexp(eta, axis=-1) - (self._one_hot(y, eta) * eta).sum(axis=-1)
+
+    def residual(self, eta: Array, y: Array, hyper: PyTree) -> Array:
+        """``p - onehot(y)``."""
+        del hyper
+        return jax.nn.softmax(eta, axis=-1) - self._one_hot(y, eta)
+
+    def curvature(self, eta: Array, y: Array, hyper: PyTree) -> Array:
+        """``diag(p) - p p'``."""
+        del y, hyper
+        p = jax.nn.softmax(eta, axis=-1)
+        identity = jnp.eye(self.outputs, dtype=p.dtype)[None]
+        return p[:, :, None] * (identity - p[:, None, :])
+
+    def _one_hot(self, y: Array, eta: Array) -> Array:
+        return jax.nn.one_hot(y, self.outputs, dtype=eta.dtype)
+
+
+@dataclass(frozen=True)
+class Counts:
+    """``y`` Poisson with mean ``exp(eta)``."""
+
+    outputs: int = 1
+
+    def loss(self, eta: Array, y: Array, hyper: PyTree) -> Array:
+        """``exp(eta) - y eta + log y!``."""
+        del hyper
+        return jnp.exp(eta) - y * eta + jax.scipy.special.gammaln(y + 1.0)
+
+    def residual(self, eta: Array, y: Array, hyper: PyTree) -> Array:
+        """``exp(eta) - y``."""
+        del hyper
+        return jnp.exp(eta) - y
+
+    def curvature(self, eta: Array, y: Array, hyper: PyTree) -> Array:
+        """``exp(eta)``."""
+        del y, hyper
+        return jnp.exp(eta)

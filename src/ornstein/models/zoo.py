@@ -1,0 +1,171 @@
+"""Ready-made posteriors over tables. Parameters are named ``coef`` and ``intercept``."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+
+from ornstein import _check
+from ornstein._check import InputError
+from ornstein._tree import Layout
+from ornstein._types import PyTree
+from ornstein.models.families import Bernoulli, Categorical, Counts, Family, Gaussian
+from ornstein.models.glm import Glm
+from ornstein.posterior import Posterior
+
+
+def linear(
+    X: npt.ArrayLike,
+    y: npt.ArrayLike,
+    prior_precision: float | Sequence[float] = 1.0,
+    noise_scale: float = 1.0,
+    intercept: bool = False,
+    feature_names: Sequence[str] | None = None,
+) -> Posterior:
+    """Linear regression: ``y = X coef + intercept + noise_scale * normal``.
+
+    Parameters
+    ----------
+    X
+        Table of shape (rows, columns); an array or a DataFrame.
+    y
+        Target, one number per row.
+    prior_precision
+        Precision of the normal prior on every parameter, the intercept included; one number, or
+        one per column (the intercept's last).
+    noise_scale
+        Standard deviation of the noise.
+    intercept
+        Whether to add an intercept.
+    feature_names
+        Names of the columns; a DataFrame's own by default.
+
+    Examples
+    --------
+    >>> linear([[0.0], [1.0], [2.0]], [0.1, 0.9, 2.1], intercept=True)
+    Posterior(rows=3, parameters=2: coef[0], intercept)
+    """
+    table, names = _check.table(X, feature_names)
+    target = _check.target(y, len(table)).astype(float)
+    hyper = {"noise_scale": np.asarray(_check.positive("noise_scale", noise_scale))}
+    return _glm(Gaussian(), table, target, names, prior_precision, intercept, hyper)
+
+
+def logistic(
+    X: npt.ArrayLike,
+    y: npt.ArrayLike,
+    prior_precision: float | Sequence[float] = 1.0,
+    intercept: bool = False,
+    feature_names: Sequence[str] | None = None,
+) -> Posterior:
+    """Logistic regression: ``y`` is 1 with probability ``sigmoid(X coef + intercept)``, else 0.
+
+    Parameters are those of :func:`linear`; ``y`` holds 0 and 1.
+
+    Examples
+    --------
+    >>> logistic([[0.0], [1.0], [2.0]], [0, 1, 1])
+    Posterior(rows=3, parameters=1: coef[0])
+    """
+    table, names = _check.table(X, feature_names)
+    target, classes = _check.labels(_check.target(y, len(table)), None)
+    if classes > 2:
+        raise InputError(f"y has {classes} classes; logistic takes 0 and 1. Use models.softmax.")
+    return _glm(Bernoulli(), table, target.astype(float), names, prior_precision, intercept, {})
+
+
+def softmax(
+    X: npt.ArrayLike,
+    y: npt.ArrayLike,
+    prior_precision: float | Sequence[float] = 1.0,
+    intercept: bool = False,
+    num_classes: int | None = None,
+    feature_names: Sequence[str] | None = None,
+) -> Posterior:
+    """Multinomial logistic regression over ``num_classes`` labels ``0 .. K-1``.
+
+    ``coef`` has shape (classes, columns). Every class has its own coefficients, so the direction
+    that moves all classes alike is known from the prior only. Other parameters as in
+    :func:`linear`.
+
+    Examples
+    --------
+    >>> softmax([[0.0], [1.0], [2.0]], [0, 1, 2])
+    Posterior(rows=3, parameters=3: coef[0, 0], coef[1, 0], coef[2, 0])
+    """
+    table, names = _check.table(X, feature_names)
+    target, classes = _check.labels(_check.target(y, len(table)), num_classes)
+    return _glm(Categorical(classes), table, target, names, prior_precision, intercept, {})
+
+
+def poisson(
+    X: npt.ArrayLike,
+    y: npt.ArrayLike,
+    prior_precision: float | Sequence[float] = 1.0,
+    intercept: bool = False,
+    feature_names: Sequence[str] | None = None,
+) -> Posterior:
+    """Poisson regression: ``y`` counts with mean ``exp(X coef + intercept)``.
+
+    Parameters are those of :func:`linear`; ``y`` holds whole numbers from 0.
+
+    Examples
+    --------
+    >>> poisson([[0.0], [1.0], [2.0]], [0, 2, 7])
+    Posterior(rows=3, parameters=1: coef[0])
+    """
+    table, names = _check.table(X, feature_names)
+    target = _check.target(y, len(table)).astype(float)
+    if target.min() < 0 or not np.array_equal(target, np.rint(target)):
+        raise InputError("y must hold counts (whole numbers from 0) for a Poisson model.")
+    return _glm(Counts(), table, target, names, prior_precision, intercept, {})
+
+
+def _glm(
+    family: Family,
+    table: npt.NDArray[Any],
+    target: npt.NDArray[Any],
+    names: tuple[str, ...] | None,
+    prior_precision: float | Sequence[float],
+    intercept: bool,
+    hyper: dict[str, Any],
+) -> Posterior:
+    features, outputs = table.shape[1], family.outputs
+    params = {"coef": np.zeros((outputs, features) if outputs > 1 else features)}
+    if intercept:
+        params["intercept"] = np.zeros(outputs if outputs > 1 else ())
+    model = Glm(family, Layout.of(params), features, bool(intercept))
+    precision = _prior_precision(prior_precision, features + bool(intercept))
+    hyper = hyper | {"prior_precision": np.tile(precision, outputs)[model.order]}
+    fixed = jax.tree.map(lambda leaf: leaf.tolist(), hyper)  # as plain numbers
+
+    def log_likelihood(params: PyTree, example: PyTree) -> Any:
+        coef = params["coef"]
+        eta = coef @ jnp.asarray(example["x"], coef.dtype)
+        eta = eta + params["intercept"] if intercept else eta
+        return -family.loss(eta, example["y"], fixed)
+
+    def log_prior(params: PyTree) -> Any:
+        theta = jnp.concatenate([jnp.reshape(leaf, (-1,)) for leaf in jax.tree.leaves(params)])
+        precision = jnp.asarray(fixed["prior_precision"], theta.dtype)
+        return -model.prior_loss(theta, {"prior_precision": precision})
+
+    data = {"x": table, "y": target}
+    return Posterior.of_model(
+        model, log_likelihood, log_prior, data, hyper, {"coef": names} if names else {}
+    )
+
+
+def _prior_precision(given: float | Sequence[float], width: int) -> npt.NDArray[np.float64]:
+    precision = np.asarray(given, float)
+    if precision.ndim > 1 or (precision.ndim == 1 and len(precision) != width):
+        raise InputError(
+            f"prior_precision must be one number or {width} (one per column, the intercept's "
+            f"last), found shape {precision.shape}."
+        )
+    if not np.all(np.isfinite(precision) & (precision > 0)):
+        raise InputError(f"prior_precision must be finite and above 0, found {given!r}.")
+    return np.broadcast_to(precision, (width,)).copy()

@@ -1,0 +1,403 @@
+"""The plan: how to run a chain so that its iterates are posterior draws, and how good they are."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ornstein import _check, methods, theory
+from ornstein._check import InputError, UnstablePlanError
+from ornstein._tree import Layout
+from ornstein._types import Key, PyTree, Vector
+from ornstein.data import SCHEMES, Batches
+from ornstein.geometry import Geometry, geometry
+from ornstein.methods import Method, Setting
+from ornstein.operators import Operator, as_operator
+from ornstein.optimum import MAX_DENSE, find_optimum
+from ornstein.posterior import Posterior
+from ornstein.theory import Recipe
+
+_WARMUP = 7  # relaxation times; an over-dispersed start's excess variance is down to e^-14
+_DRAWS = 1000
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to run and what to expect; ``print(plan)`` is a readable table.
+
+    Attributes
+    ----------
+    method, equation, structure
+        The recipe, its equation, and the structure of its gain.
+    target
+        What the draws' covariance aims at: ``posterior`` or ``sandwich``.
+    batches
+        How minibatches are drawn.
+    gain, injected_cov, momentum
+        ``K``, ``Q`` (None: no injected noise) and ``mu`` (1: no momentum) of the update.
+    geometry
+        A and C at the optimum.
+    labels, layout
+        A name for every parameter, and how the parameters lie in a flat vector.
+    predicted_cov
+        Covariance of the draws by T2 (X4 with momentum, X7 under an epoch loader): (D, D), or
+        the variances (D,) where only diagonals are known.
+    predicted_kl
+        T3's divergence of that covariance from the posterior, in nats.
+    predicted_kl_ou
+        The same in the small-step limit (T1), the figure the paper reports.
+    relaxation_steps
+        Steps in which the slowest direction forgets.
+    stability_margin
+        1 for infinitesimal steps, 0 at the edge of divergence.
+    warmup, thin, draws
+        Suggested steps to discard, steps between kept draws, draws per chain.
+    warnings
+        What to know before running.
+    """
+
+    method: str
+    equation: str
+    target: str
+    structure: str
+    batches: Batches
+    gain: Operator
+    injected_cov: Operator | None
+    momentum: float
+    geometry: Geometry
+    labels: tuple[str, ...]
+    layout: Layout
+    predicted_cov: Vector
+    predicted_kl: float
+    predicted_kl_ou: float
+    relaxation_steps: float
+    stability_margin: float
+    warmup: int
+    thin: int
+    draws: int
+    warnings: tuple[str, ...]
+
+    @property
+    def dim(self) -> int:
+        """Number of parameters."""
+        return len(self.geometry.center)
+
+    @property
+    def center(self) -> Vector:
+        """The optimum, flat."""
+        return self.geometry.center
+
+    @property
+    def batch_size(self) -> int:
+        """Rows per minibatch."""
+        return self.batches.batch_size
+
+    @property
+    def num_data(self) -> int:
+        """Number of rows."""
+        return self.batches.num_data
+
+    @property
+    def posterior_precision(self) -> Vector:
+        """``N A``, or its diagonal."""
+        return self.num_data * self.geometry.hessian
+
+    @property
+    def target_cov(self) -> Vector:
+        """The covariance the method aims at: ``(N A)^-1``, or ``A^-1 C A^-1 / N``."""
+        A, C, N = self.geometry.hessian, self.geometry.noise_cov, self.num_data
+        inverse: Vector = np.linalg.inv(A) if A.ndim == 2 else 1 / A
+        if self.target == "posterior":
+            return inverse / N
+        return (inverse @ C @ inverse if A.ndim == 2 else inverse * C * inverse) / N
+
+    def __str__(self) -> str:
+        """A readable table."""
+        S, N = self.batch_size, self.num_data
+        injected = "none" if self.injected_cov is None else self.injected_cov.structure
+        lines = [
+            ("method", f"{self.method}, {self.structure} gain ({self.equation})"),
+            ("target", self.target),
+            ("rows, parameters", f"{N:,}, {self.dim:,}"),
+            ("batch", f"{S:,} rows, {self.batches.scheme}"),
+            ("injected noise", injected),
+            (
+                "predicted KL",
+                f"{self.predicted_kl:.4f} nats ({self.predicted_kl_ou:.4f} as steps vanish)",
+            ),
+            ("relaxation", f"{self.relaxation_steps:,.1f} steps in the slowest direction"),
+            ("stability margin", f"{self.stability_margin:.3f} of 1"),
+            (
+                "suggested run",
+                f"warm-up {self.warmup:,}, thin {self.thin:,}, {self.draws:,} draws a chain",
+            ),
+        ]
+        if self.momentum < 1:
+            lines.insert(5, ("momentum", f"friction {self.momentum:g}"))
+        lines += [("warning", text) for text in self.warnings]
+        width = max(len(name) for name, _ in lines)
+        return "\n".join(f"{name:<{width}}  {text}" for name, text in lines)
+
+
+def plan(
+    post: Posterior,
+    method: str = "exact",
+    structure: str | None = None,
+    batch_size: int | None = None,
+    at: PyTree | None = None,
+    batches: str = "auto",
+    geometry_rows: int | None = None,
+    key: Key = 0,
+    **options: Any,
+) -> Plan:
+    """Find the optimum, look at the loss around it, and tune a method to sample the posterior.
+
+    Parameters
+    ----------
+    post
+        The posterior.
+    method
+        One of ``ornstein.METHODS``.
+    structure
+        Structure of the gain; the method's default, or ``diagonal`` where a matrix would be too
+        large.
+    batch_size
+        Rows per minibatch; 100 by default, or all where there are fewer.
+    at
+        Parameters to plan at; the optimum is found if not given.
+    batches
+        ``windows``, ``independent``, ``epochs`` or ``auto`` (see :mod:`ornstein.data`).
+    geometry_rows
+        Estimate A and C from this many random rows instead of all.
+    key
+        Chooses those rows.
+    **options
+        The method's own options, e.g. ``rho`` for ``exact``.
+
+    Raises
+    ------
+    InputError
+        For an argument that does not fit.
+    UnstablePlanError
+        If the chain would diverge, before any step is made.
+
+    Examples
+    --------
+    >>> import ornstein as orn
+    >>> X = np.linspace(-1, 1, 200)[:, None]
+    >>> post = orn.models.linear(X, np.sin(X[:, 0]))
+    >>> plan = orn.plan(post, method="exact", batch_size=20)
+    >>> bool(plan.predicted_kl < 1e-9), plan.structure
+    (True, 'dense')
+    """
+    if not isinstance(post, Posterior):
+        raise InputError(
+            f"post must be an ornstein Posterior, found {type(post).__name__}. "
+            "Make one with ornstein.models or ornstein.Posterior."
+        )
+    chosen = methods.find(method)
+    N = post.num_data
+    S = min(100, N) if batch_size is None else batch_size
+    _check.whole("batch_size", S, high=N, why=f"the data has {N} rows")
+    _check.choice("batches", batches, ("auto", *SCHEMES))
+    if at is not None:
+        post = post.at(at)
+    structure = _structure(chosen, structure, post.dim)
+    theta = find_optimum(post) if at is None else post.layout.ravel(at)
+    dense = post.dim <= MAX_DENSE or structure == "dense"
+    known = geometry(
+        post, post.layout.unravel(theta), "dense" if dense else "diagonal", geometry_rows, key
+    )
+    drawn = Batches("windows" if batches == "auto" else batches, N, S)
+    made = _make(chosen, structure, drawn, known, post, options)
+    if batches == "auto" and drawn.segment_draws(made.thin) * made.thin * S < N:
+        # Too few steps on a shuffle to be worth shuffling all rows.
+        independent = Batches("independent", N, S)
+        made = _make(chosen, structure, independent, known, post, options)
+    return made
+
+
+def _structure(method: Method, structure: str | None, dim: int) -> str:
+    if structure is None:
+        structure = method.structures[0]
+        if structure == "dense" and dim > MAX_DENSE and "diagonal" in method.structures:
+            structure = "diagonal"
+    return _check.choice(f"structure for method {method.name!r}", structure, method.structures)
+
+
+def _make(
+    method: Method,
+    structure: str,
+    batches: Batches,
+    known: Geometry,
+    post: Posterior,
+    options: dict[str, Any],
+) -> Plan:
+    N, labels = batches.num_data, tuple(post.labels)
+    setting = Setting(
+        known.hessian, known.noise_cov * batches.noise_factor, batches.noise_factor, N
+    )
+    recipe = method.recipe(structure, setting, options)
+    K, A, C_S, Q = _as_problem(recipe, setting)
+    mu = recipe.momentum
+    modes = theory.modes(K, A)
+    _refuse_unstable(method, modes, mu, A, labels)
+    cov = _predict(recipe, batches, K, A, C_S, Q)
+    limit = theory.ou_covariance(K, A, C_S / mu if mu < 1 else C_S, Q)
+    relaxation = float(np.max(theory.relaxation_steps(modes.rates, mu)))
+    thin = _round_up(math.ceil(relaxation))
+    flat = cov[:, 0, 0] if known.structure == "diagonal" else cov
+    kl = theory.posterior_kl(cov, A, N)
+    return Plan(
+        method=method.name,
+        equation=method.variants[structure][0],
+        target=method.target,
+        structure=structure,
+        batches=batches,
+        gain=as_operator(recipe.gain),
+        injected_cov=None if recipe.injected_cov is None else as_operator(recipe.injected_cov),
+        momentum=mu,
+        geometry=known,
+        labels=labels,
+        layout=post.layout,
+        predicted_cov=flat,
+        predicted_kl=kl,
+        predicted_kl_ou=theory.posterior_kl(limit, A, N),
+        relaxation_steps=relaxation,
+        stability_margin=float(1 - modes.rates.max() / (2 * (2 - mu))),
+        warmup=_WARMUP * thin,
+        thin=thin,
+        draws=_DRAWS,
+        warnings=tuple(_warnings(method, structure, batches, known, labels, kl, relaxation)),
+    )
+
+
+def _round_up(steps: int) -> int:
+    """A long stride as a multiple of 64, so that it splits evenly into blocks."""
+    return steps if steps <= 256 else -(-steps // 64) * 64
+
+
+def _as_problem(recipe: Recipe, setting: Setting) -> tuple[Vector, Vector, Vector, Vector | None]:
+    """K, A, C_S, Q as matrices, or as a batch of 1 x 1 problems where only diagonals are known."""
+    dim = len(setting.hessian)
+    if setting.hessian.ndim == 2:
+        K = as_operator(recipe.gain).dense(dim)
+        Q = None if recipe.injected_cov is None else as_operator(recipe.injected_cov).dense(dim)
+        return K, setting.hessian, setting.batch_noise_cov, Q
+
+    def single(values: Vector) -> Vector:
+        return np.broadcast_to(values, (dim,))[:, None, None]
+
+    injected = None if recipe.injected_cov is None else single(recipe.injected_cov)
+    return single(recipe.gain), single(setting.hessian), single(setting.batch_noise_cov), injected
+
+
+def _predict(
+    recipe: Recipe, batches: Batches, K: Vector, A: Vector, C_S: Vector, Q: Vector | None
+) -> Vector:
+    if recipe.momentum < 1:
+        if batches.scheme == "epochs":
+            raise InputError("Momentum under an epoch loader is not planned for; use windows.")
+        return theory.momentum_covariance(K, A, C_S, recipe.momentum, Q)
+    if batches.scheme == "epochs":
+        return theory.epoch_covariance(K, A, C_S, batches.per_epoch, Q)
+    return theory.finite_step_covariance(K, A, C_S, Q)
+
+
+def _refuse_unstable(
+    method: Method, modes: theory.Modes, mu: float, A: Vector, labels: tuple[str, ...]
+) -> None:
+    rates, basis = modes
+    limit = 2 * (2 - mu)
+    if rates.ndim == 2:  # a batch of 1 x 1 problems
+        rates, basis = rates[:, 0], np.diag(basis[:, 0, 0])
+        A = np.diag(A[:, 0, 0])
+    bad = np.flatnonzero(~((rates > 0) & (rates < limit * (1 - 1e-9))))
+    if not bad.size:
+        return
+    if np.any(np.isnan(rates)) or rates.min() <= 0:
+        raise UnstablePlanError(
+            "The loss is not convex at the point of the plan, so no gain is stable there. "
+            "Plan at the optimum (at=None), with a proper prior on every parameter."
+        )
+    shown = ", ".join(
+        f"{direction_name(basis[:, i], A, labels)} (K A = {rates[i]:.3g})" for i in bad[::-1][:5]
+    )
+    more = f" and {bad.size - 5} more" if bad.size > 5 else ""
+    if method.name == "exact":
+        remedy = "use structure='dense'"
+        if rates.max() < limit * (1 + 1e-6):
+            remedy = "use rho=1, which keeps K A at or below 1"
+    else:
+        remedy = "use method='exact', which gives such directions the prior's variance"
+    raise UnstablePlanError(
+        f"method={method.name!r} would diverge: K A must stay below {limit:g}, but reaches it "
+        f"along {shown}{more}. There the gradient noise is too small for this gain, as where the "
+        f"prior knows more than the data. Remedy: {remedy}; a smaller batch_size also helps."
+    )
+
+
+def direction_name(direction: Vector, hessian: Vector, labels: tuple[str, ...]) -> str:
+    """The parameter that dominates a direction, each measured in its own posterior scale."""
+    loading = np.abs(direction) * np.sqrt(np.maximum(np.diag(hessian), 0.0))
+    largest = int(np.argmax(loading))
+    share = loading[largest] ** 2 / max(float(loading @ loading), np.finfo(float).tiny)
+    return labels[largest] if share > 0.9 else f"mostly {labels[largest]}"
+
+
+def _warnings(
+    method: Method,
+    structure: str,
+    batches: Batches,
+    known: Geometry,
+    labels: tuple[str, ...],
+    kl: float,
+    relaxation: float,
+) -> list[str]:
+    found = []
+    if known.structure == "diagonal":
+        found.append("only diagonals of A and C are known: the prediction ignores correlations")
+    distance = _distance_to_optimum(known)
+    if distance > 0.1:
+        found.append(
+            f"the plan's point is {distance:.2g} posterior standard deviations from the optimum; "
+            "leave out at= to find the optimum"
+        )
+    prior_only = _prior_dominated(known, labels)
+    if prior_only:
+        found.append("the prior knows more than the data of " + prior_only)
+    if method.target == "posterior" and kl > 0.1:
+        better = (
+            ""
+            if method.name == "exact" and structure == "dense"
+            else "; method='exact' with structure='dense' is exact"
+        )
+        found.append(f"the draws will be {kl:.2g} nats off the posterior{better}")
+    if batches.scheme == "epochs":
+        found.append("an epoch loader's noise cancels over an epoch (X7): prefer windows")
+    if relaxation > 1e5:
+        found.append(f"the slowest direction needs {relaxation:.2g} steps to forget its start")
+    if known.relative_error > 0.05:
+        found.append(f"A and C are known to {known.relative_error:.0%} only; raise geometry_rows")
+    return found
+
+
+def _distance_to_optimum(known: Geometry) -> float:
+    """Newton decrement in posterior standard deviations, over the root of D."""
+    A, g = known.hessian, known.gradient
+    step = np.linalg.solve(A, g) if A.ndim == 2 else g / A
+    return math.sqrt(max(0.0, float(known.num_data * g @ step)) / len(g))
+
+
+def _prior_dominated(known: Geometry, labels: tuple[str, ...]) -> str:
+    """Directions in which the prior holds more than half of the curvature, named."""
+    A, prior = known.hessian, known.prior_hessian
+    if A.ndim == 1:
+        names = [labels[i] for i in np.flatnonzero(prior > 0.5 * A)]
+    else:
+        V, share = theory.joint_diagonalisation(A, prior)
+        names = [direction_name(V[:, i], A, labels) for i in np.flatnonzero(share > 0.5)]
+    unique = list(dict.fromkeys(names))
+    shown = ", ".join(unique[:5])
+    return shown + (f" and {len(unique) - 5} more" if len(unique) > 5 else "")

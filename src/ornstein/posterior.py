@@ -1,0 +1,184 @@
+"""A posterior: a model, its prior and the rows it was shown."""
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from ornstein._check import InputError
+from ornstein._tree import Layout, num_rows
+from ornstein._types import LogLikelihood, LogPrior, PyTree, Vector
+from ornstein.model import Generic, Model
+
+
+class Posterior:
+    """``p(theta | data)``, proportional to ``p(theta) prod_n p(x_n | theta)``.
+
+    Nothing here is scaled by the number of rows or the batch size: give the log-likelihood of
+    *one* row and the log-prior once, and the library scales.
+
+    Parameters
+    ----------
+    log_likelihood
+        ``(params, example) -> scalar``; ``example`` is one row of ``data`` without its leading
+        axis.
+    log_prior
+        ``params -> scalar``.
+    data
+        Any pytree of arrays with the rows along the leading axis.
+    init
+        Parameters to start the search for the optimum from. Their pytree and shapes define the
+        parameters; leave out only if every plan is given ``at=``.
+
+    Examples
+    --------
+    >>> import jax.numpy as jnp
+    >>> post = Posterior(
+    ...     lambda params, row: -0.5 * (row["y"] - params["mean"]) ** 2,
+    ...     lambda params: -0.5 * params["mean"] ** 2,
+    ...     {"y": np.arange(10.0)},
+    ...     init={"mean": 0.0},
+    ... )
+    >>> post
+    Posterior(rows=10, parameters=1: mean)
+    """
+
+    def __init__(
+        self,
+        log_likelihood: LogLikelihood,
+        log_prior: LogPrior,
+        data: PyTree,
+        init: PyTree | None = None,
+    ) -> None:
+        for name, function in (("log_likelihood", log_likelihood), ("log_prior", log_prior)):
+            if not callable(function):
+                raise InputError(f"{name} must be a function, found {type(function).__name__}.")
+        self.log_likelihood = log_likelihood
+        self.log_prior = log_prior
+        self.data = _checked_data(data)
+        self.num_data = num_rows(self.data)
+        self.hyper: PyTree = None
+        self.names: dict[str, tuple[str, ...]] = {}
+        self._model: Model | None = None
+        if init is not None:
+            self.init = init
+            self._model = self._generic(init)
+            self.hyper = self._model.constants()
+
+    @classmethod
+    def of_model(
+        cls,
+        model: Model,
+        log_likelihood: LogLikelihood,
+        log_prior: LogPrior,
+        data: PyTree,
+        hyper: PyTree,
+        names: dict[str, tuple[str, ...]],
+    ) -> "Posterior":
+        """A posterior of a model that carries closed forms; ``hyper`` holds its fixed numbers."""
+        post = cls(log_likelihood, log_prior, data)
+        post._model, post.hyper, post.names = model, hyper, names
+        post.init = model.layout.unravel(np.zeros(model.layout.dim))
+        return post
+
+    def at(self, params: PyTree) -> "Posterior":
+        """The same posterior, its parameters defined by an example of them."""
+        if self._model is not None:
+            _same_structure(self._model.layout, params)
+            return self
+        return Posterior(self.log_likelihood, self.log_prior, self.data, init=params)
+
+    @property
+    def known(self) -> bool:
+        """Whether the parameters' shapes are known yet."""
+        return self._model is not None
+
+    @property
+    def model(self) -> Model:
+        """The model over flat vectors."""
+        if self._model is None:
+            raise InputError(
+                "The parameters' shapes are not known. Pass init= to Posterior, or at= to plan: "
+                "any parameters of the right structure, such as zeros."
+            )
+        return self._model
+
+    @property
+    def layout(self) -> Layout:
+        """How the parameters lie in a flat vector."""
+        return self.model.layout
+
+    @property
+    def dim(self) -> int:
+        """Number of parameters, flattened."""
+        return self.layout.dim
+
+    @property
+    def labels(self) -> list[str]:
+        """A readable name for every parameter."""
+        return self.layout.labels(self.names)
+
+    @property
+    def start(self) -> Vector:
+        """``init`` as a flat vector."""
+        return self.layout.ravel(self.init)
+
+    def __repr__(self) -> str:
+        """One line: rows and parameters."""
+        if self._model is None:
+            return f"Posterior(rows={self.num_data}, parameters not yet known)"
+        shown = self.labels if self.dim <= 4 else [*self.labels[:3], "..."]
+        return f"Posterior(rows={self.num_data}, parameters={self.dim}: {', '.join(shown)})"
+
+    def _generic(self, init: PyTree) -> Generic:
+        layout = Layout.of(init)
+        if layout.dim == 0:
+            raise InputError("init holds no numbers: the model would have no parameters.")
+        if not np.all(np.isfinite(layout.ravel(init))):
+            raise InputError("init holds NaN or infinite values; give a finite start.")
+        model = Generic(self.log_likelihood, self.log_prior, layout)
+        row = jax.tree.map(lambda leaf: leaf[0], self.data)
+        zeros = jax.tree.map(np.zeros_like, init)
+        for name, shape in (
+            ("log_likelihood", _shape(model.likelihood(model.constants()), zeros, row)),
+            ("log_prior", _shape(model.prior(model.constants()), zeros)),
+        ):
+            if shape != ():
+                raise InputError(
+                    f"{name} must return one number, found an array of shape {shape}. "
+                    "It is called with one row at a time; sum over any other axis."
+                )
+        return model
+
+
+def _shape(function: Any, *args: PyTree) -> tuple[int, ...]:
+    return tuple(np.shape(jax.eval_shape(function, *args)))
+
+
+def _checked_data(data: PyTree) -> PyTree:
+    data = jax.tree.map(np.asarray, data)
+    leaves = jax.tree.leaves(data)
+    if not leaves:
+        raise InputError("data holds no arrays.")
+    lengths = sorted({leaf.shape[0] if leaf.ndim else 0 for leaf in leaves})
+    if len(lengths) > 1 or lengths == [0]:
+        raise InputError(
+            f"data's arrays must share a leading axis of rows, found lengths {lengths}."
+        )
+    for path, leaf in jax.tree_util.tree_leaves_with_path(data):
+        where = "data" + jax.tree_util.keystr(path)
+        if leaf.dtype.kind not in "fiub":
+            raise InputError(f"{where} must be numeric, found dtype {leaf.dtype}.")
+        if leaf.dtype.kind == "f" and not np.isfinite(leaf).all():
+            count = int((~np.isfinite(leaf)).sum())
+            raise InputError(f"{where} has {count} NaN or infinite values; drop those rows.")
+    return data
+
+
+def _same_structure(layout: Layout, params: PyTree) -> None:
+    found = Layout.of(params)
+    if found != layout:
+        raise InputError(
+            f"at= does not fit the model's parameters: expected {layout.treedef} with shapes "
+            f"{layout.shapes}, found {found.treedef} with shapes {found.shapes}."
+        )

@@ -1,0 +1,32 @@
+"""A Rich progress bar between chunks; nothing where there is no terminal."""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+
+def bar(
+    title: str, show: bool | None
+) -> Callable[[int], AbstractContextManager[Callable[[int], None]]]:
+    """A bar on standard error; ``show=None`` shows it on terminals only."""
+
+    @contextmanager
+    def opened(total: int) -> Iterator[Callable[[int], None]]:
+        console = Console(stderr=True, force_terminal=True if show else None)
+        if not (console.is_terminal if show is None else show):
+            yield lambda _: None
+            return
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TaskProgressColumn(show_speed=True),
+            TextColumn("{task.completed:,} of {task.total:,} steps"),
+            TimeRemainingColumn(),
+        )
+        with Progress(*columns, console=console) as progress:
+            task = progress.add_task(title, total=total)
+            yield lambda done: progress.update(task, completed=done)
+
+    return opened

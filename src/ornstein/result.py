@@ -1,0 +1,136 @@
+"""Draws and what they mean."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+import jax
+import numpy as np
+
+from ornstein._check import InputError, choice
+from ornstein._types import PyTree, Vector
+from ornstein.diagnosis import Diagnosis, diagnose
+from ornstein.measure import MeasuredKL, as_matrix, measured_kl
+from ornstein.plan import Plan
+from ornstein.posterior import Posterior
+from ornstein.runner import Settings, Status
+
+if TYPE_CHECKING:
+    import arviz
+    import pandas as pd
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """What a run gave.
+
+    Attributes
+    ----------
+    flat
+        Draws as vectors, (chains, draws, D), float64.
+    status
+        How the run ended; ``status.ok`` is False for a chain that diverged.
+    plan, posterior, settings
+        What was run.
+    steps
+        Steps made by each chain, warm-up included.
+    seconds
+        Time in the sampling loop.
+    """
+
+    flat: Vector
+    status: Status
+    plan: Plan
+    posterior: Posterior
+    settings: Settings
+    steps: int
+    seconds: float
+
+    @property
+    def draws(self) -> PyTree:
+        """Draws with the parameters' own structure, every leaf (chains, draws, ...)."""
+        return self.posterior.layout.unravel(self.flat)
+
+    def __repr__(self) -> str:
+        """One line."""
+        chains, draws, dim = self.flat.shape
+        ending = "" if self.status.ok else f", stopped: {self.status.message}"
+        return f"Result(chains={chains}, draws={draws}, parameters={dim}{ending})"
+
+    def to_arviz(self) -> "arviz.InferenceData":
+        """The draws as ArviZ ``InferenceData``, columns named."""
+        import arviz
+
+        named = self._named_leaves()
+        dims: dict[str, list[str]] = {}
+        coords: dict[str, Any] = {}
+        for name, last in self.posterior.names.items():
+            if name in named and named[name].ndim > 2:
+                free = [f"{name}_dim_{i}" for i in range(named[name].ndim - 3)]
+                dims[name] = [*free, f"{name}_column"]
+                coords[f"{name}_column"] = list(last)
+        attrs = {
+            "inference_library": "ornstein",
+            "method": self.plan.method,
+            "batch_size": self.plan.batch_size,
+            "sampling_time": self.seconds,
+        }
+        return arviz.from_dict(posterior=named, dims=dims, coords=coords, posterior_attrs=attrs)
+
+    def summary(self, interval: float = 0.9) -> "pd.DataFrame":
+        """Mean, sd, central interval, MCSE, ESS and R-hat of every parameter.
+
+        Parameters
+        ----------
+        interval
+            Mass of the highest-density interval.
+        """
+        import arviz
+
+        if self.flat.shape[1] < 4:
+            raise InputError(
+                f"a summary needs at least 4 draws a chain, found {self.flat.shape[1]}."
+            )
+        if not 0 < interval < 1:
+            raise InputError(f"interval must lie between 0 and 1, found {interval!r}.")
+        frame = arviz.summary(self.to_arviz(), hdi_prob=interval, round_to="none")
+        return cast("pd.DataFrame", frame)
+
+    def measured_kl(self, target: str | Vector = "posterior") -> MeasuredKL:
+        """Divergence of the draws' mean and covariance from a Gaussian target around the optimum.
+
+        Parameters
+        ----------
+        target
+            ``posterior`` (``(N A)^-1``), ``predicted`` (the plan's own), ``target`` (what the
+            method aims at) or a covariance.
+
+        Returns
+        -------
+        MeasuredKL
+            The value, and its floor: the expected value for draws of the target itself with the
+            autocorrelation these draws show.
+        """
+        return measured_kl(self.flat, self.plan.center, self._target_cov(target))
+
+    def diagnose(self) -> Diagnosis:
+        """Check the assumptions A1-A4, the model, stationarity and the plan's prediction."""
+        return diagnose(self.posterior, self.plan, self.flat)
+
+    def _target_cov(self, target: str | Vector) -> Vector:
+        if not isinstance(target, str):
+            cov = np.asarray(target, float)
+            if cov.shape != (self.plan.dim, self.plan.dim):
+                raise InputError(
+                    f"target must be a {self.plan.dim} x {self.plan.dim} covariance, "
+                    f"found shape {cov.shape}."
+                )
+            return cov
+        choice("target", target, ("posterior", "predicted", "target"))
+        if target == "posterior":
+            return np.linalg.inv(as_matrix(self.plan.posterior_precision))
+        return as_matrix(self.plan.predicted_cov if target == "predicted" else self.plan.target_cov)
+
+    def _named_leaves(self) -> dict[str, Vector]:
+        leaves, _ = jax.tree_util.tree_flatten(self.draws)
+        labels = self.posterior.layout.leaf_names()
+        return dict(zip(labels, leaves, strict=True))

@@ -1,0 +1,220 @@
+"""Chains spread over threads, in chunks of segments, with progress between them."""
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import partial
+from time import perf_counter
+from typing import Any, NamedTuple, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+
+from ornstein._check import InputError
+from ornstein._tree import cast, to_device
+from ornstein._types import Array
+from ornstein.kernels.contract import State
+from ornstein.loop import Loop, Problem, Segments, advance, build_kernel
+from ornstein.operators import Dense, Diagonal, Operator, as_operator
+from ornstein.plan import Plan
+from ornstein.posterior import Posterior
+
+_CHUNKS = 40  # dispatches a run is cut into, so that progress can be shown
+_ORDER_BYTES = 2**26  # reading orders held at once by one chain
+
+
+@dataclass(frozen=True)
+class Status:
+    """How a run ended."""
+
+    ok: bool
+    message: str
+    chain: int | None = None
+    step: int | None = None
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to run a plan; all checked."""
+
+    chains: int
+    draws: int
+    thin: int
+    warmup: int
+    dispersion: float
+    dtype: str
+    chunk: int | None
+
+
+class Run(NamedTuple):
+    """Positions in whitened coordinates (chains, draws, D), and how the run went."""
+
+    positions: npt.NDArray[Any]
+    status: Status
+    steps: int
+    seconds: float
+
+
+Report: TypeAlias = Callable[[int], None]
+"""Called with the number of steps done, of one chain."""
+
+
+OpenProgress: TypeAlias = Callable[[int], AbstractContextManager[Report]]
+"""Opens a reporter for a number of steps."""
+
+
+@dataclass
+class _Chain:
+    """One chain on its way."""
+
+    number: int
+    key: Array
+    state: State
+    kept: list[npt.NDArray[Any]]
+
+
+def run(post: Posterior, plan: Plan, key: Array, settings: Settings, progress: OpenProgress) -> Run:
+    """Run all chains of a plan; ``progress`` opens a reporter for a number of steps."""
+    with jax.enable_x64(settings.dtype == "float64"):
+        loop, problem, chains = _prepare(post, plan, key, settings)
+    total, warm = _segment_counts(loop, settings)
+    chunk = _chunk_segments(loop, settings, total)
+    entropy = tuple(int(word) for word in np.asarray(jax.random.key_data(key)).ravel())
+    status = Status(True, "ok")
+    began = perf_counter()
+
+    def advance_chunk(first: int, chain: _Chain) -> tuple[State, npt.NDArray[Any]]:
+        segments = _segments(loop, entropy, chain.number, first, chunk)
+        with jax.enable_x64(settings.dtype == "float64"):
+            state, positions = advance(loop, False, problem, chain.key, chain.state, segments)
+        return state, np.asarray(positions).reshape(-1, loop.dim)
+
+    with (
+        ThreadPoolExecutor(min(settings.chains, os.cpu_count() or 1)) as pool,
+        progress(total * loop.segment_steps) as report,
+    ):
+        for first in range(0, total, chunk):
+            results = list(pool.map(partial(advance_chunk, first), chains))
+            good, worst = _finite_draws([positions for _, positions in results])
+            if worst is not None:
+                segments = _segments(loop, entropy, worst, first, chunk)
+                with jax.enable_x64(settings.dtype == "float64"):
+                    step = _bad_step(loop, problem, chains[worst], segments)
+                status = _diverged(worst, first * loop.segment_steps + step)
+            drop = max(0, warm - first) * loop.segment_draws
+            for chain, (state, positions) in zip(chains, results, strict=True):
+                chain.state = state
+                chain.kept.append(positions[drop:good])
+            report(min(first + chunk, total) * loop.segment_steps)
+            if not status.ok:
+                break
+    positions = np.stack([np.concatenate(chain.kept)[: settings.draws] for chain in chains])
+    return Run(positions, status, total * loop.segment_steps, perf_counter() - began)
+
+
+def _prepare(
+    post: Posterior, plan: Plan, key: Array, settings: Settings
+) -> tuple[Loop, Problem, list[_Chain]]:
+    """Whitened problem and over-dispersed starts, both in the sampling precision."""
+    dtype = np.dtype(settings.dtype)
+    factor = plan.gain.sqrt()
+    local = post.model.localise(plan.center, factor, post.data, post.hyper)
+    noise = None if plan.injected_cov is None else _in_basis(factor, plan.injected_cov)
+    loop = Loop(
+        model=local.model,
+        batches=plan.batches,
+        dim=plan.dim,
+        thin=settings.thin,
+        segment_draws=plan.batches.segment_draws(settings.thin),
+        dtype=settings.dtype,
+        has_momentum=plan.momentum < 1,
+    )
+    problem = Problem(
+        rows=to_device(cast(local.data, dtype)),
+        hyper=to_device(cast(local.hyper, dtype)),
+        noise_factor=None if noise is None else to_device(noise.astype(dtype)),
+        friction=jnp.asarray(plan.momentum, dtype),
+    )
+    spread = _in_basis(factor, as_operator(plan.predicted_cov))
+    chains = []
+    for number in range(settings.chains):
+        chain_key = jax.random.fold_in(key, number)
+        start_key, init_key = jax.random.split(jax.random.fold_in(chain_key, 2))
+        normal = np.asarray(jax.random.normal(start_key, (plan.dim,)), float)
+        start = settings.dispersion * np.asarray(spread.matvec(normal))
+        state = build_kernel(loop, problem).init(init_key, jnp.asarray(start, dtype))
+        chains.append(_Chain(number, chain_key, state, []))
+    return loop, problem, chains
+
+
+def _in_basis(factor: Operator, cov: Operator) -> Operator:
+    """Factor of a covariance in the coordinates z, ``W^-1 R`` with ``R R'`` the covariance."""
+    root = cov.sqrt()
+    if isinstance(factor, Diagonal) and isinstance(root, Diagonal):
+        return Diagonal(np.asarray(root.values) / np.asarray(factor.values))
+    size = len(root.matrix) if isinstance(root, Dense) else len(factor.matrix)  # type: ignore[union-attr]
+    return Dense(np.asarray(factor.solve(root.dense(size).T)).T)
+
+
+def _segment_counts(loop: Loop, settings: Settings) -> tuple[int, int]:
+    """All segments, and those of the warm-up."""
+    warm = -(-settings.warmup // loop.segment_steps)
+    return warm + -(-settings.draws // loop.segment_draws), warm
+
+
+def _chunk_segments(loop: Loop, settings: Settings, total: int) -> int:
+    """Segments in one dispatch."""
+    if settings.chunk is not None:
+        return min(settings.chunk, total)
+    order_bytes = 4 * max(1, len(loop.batches.order((0,), 0, 0, loop.segment_steps)))
+    return max(1, min(-(-total // _CHUNKS), _ORDER_BYTES // order_bytes))
+
+
+def _segments(loop: Loop, entropy: tuple[int, ...], chain: int, first: int, count: int) -> Segments:
+    numbers = range(first, first + count)
+    steps = loop.segment_steps
+    return Segments(
+        number=np.asarray(numbers, np.int32),  # type: ignore[arg-type]
+        order=np.stack([loop.batches.order(entropy, chain, n, steps) for n in numbers]),  # type: ignore[arg-type]
+        phase=np.asarray([loop.batches.phase(n, steps) for n in numbers], np.int32),  # type: ignore[arg-type]
+    )
+
+
+def _finite_draws(positions: list[npt.NDArray[Any]]) -> tuple[int, int | None]:
+    """Draws that are finite in every chain, and the chain that fails first."""
+    finite = np.stack([np.isfinite(chain).all(axis=1) for chain in positions])
+    if finite.all():
+        return finite.shape[1], None
+    counts = np.where(finite.all(axis=1), finite.shape[1], finite.argmin(axis=1))
+    return int(counts.min()), int(counts.argmin())
+
+
+def _bad_step(loop: Loop, problem: Problem, chain: _Chain, segments: Segments) -> int:
+    """First non-finite step of a chunk, found by running it once more, watched."""
+    _, finite = advance(loop, True, problem, chain.key, chain.state, segments)
+    return int(np.argmin(np.asarray(finite).ravel()))
+
+
+def _diverged(chain: int, step: int) -> Status:
+    return Status(
+        False,
+        f"chain {chain} became non-finite at step {step}. The draws up to there are kept. Try "
+        "starts nearer the optimum (dispersion=1), a larger batch_size, a tighter prior, or "
+        "dtype='float64'; result.diagnose() shows which assumption fails.",
+        chain,
+        step,
+    )
+
+
+def check_dtype(dtype: str | None) -> str:
+    """``float32`` or ``float64``; JAX's own default if not given."""
+    if dtype is None:
+        return str(jnp.result_type(float))
+    name = np.dtype(dtype).name
+    if name not in ("float32", "float64"):
+        raise InputError(f"dtype must be float32 or float64, found {dtype!r}.")
+    return name

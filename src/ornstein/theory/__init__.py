@@ -1,0 +1,73 @@
+"""The equations, one pure float64 NumPy function each.
+
+Matrices may carry leading batch axes: a diagonal problem is a batch of 1 x 1 problems and a
+block-diagonal one a batch of blocks, so one formula serves every structure.
+
+Symbols: ``A`` Hessian of the mean loss, ``C_S`` covariance of the minibatch gradient, ``K`` gain,
+``Q`` covariance of the injected noise, ``N`` number of examples, ``S`` batch size.
+"""
+
+from ornstein.theory.averaging import averaged_covariance, averaged_covariance_limit
+from ornstein.theory.kl import gaussian_kl, posterior_kl
+from ornstein.theory.minibatch import batch_noise_factor, epoch_covariance
+from ornstein.theory.recipes import (
+    Recipe,
+    constant_sgd,
+    diagonal_sgd,
+    exact,
+    exact_diagonal,
+    finite_step_sgd,
+    full_sgd,
+    momentum_sgd,
+    optimal_batch_size,
+    sandwich,
+    sgfs_bounded,
+    sgfs_diagonal,
+    sgfs_full,
+    sgfs_scalar,
+    sgld,
+    square_root_sgd,
+)
+from ornstein.theory.stationary import (
+    Modes,
+    finite_step_covariance,
+    is_stable,
+    modes,
+    momentum_covariance,
+    ou_covariance,
+    relaxation_steps,
+)
+from ornstein.theory.whitening import joint_diagonalisation
+
+__all__ = [
+    "Modes",
+    "Recipe",
+    "averaged_covariance",
+    "averaged_covariance_limit",
+    "batch_noise_factor",
+    "constant_sgd",
+    "diagonal_sgd",
+    "epoch_covariance",
+    "exact",
+    "exact_diagonal",
+    "finite_step_covariance",
+    "finite_step_sgd",
+    "full_sgd",
+    "gaussian_kl",
+    "is_stable",
+    "joint_diagonalisation",
+    "modes",
+    "momentum_covariance",
+    "momentum_sgd",
+    "optimal_batch_size",
+    "ou_covariance",
+    "posterior_kl",
+    "relaxation_steps",
+    "sandwich",
+    "sgfs_bounded",
+    "sgfs_diagonal",
+    "sgfs_full",
+    "sgfs_scalar",
+    "sgld",
+    "square_root_sgd",
+]

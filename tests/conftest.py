@@ -1,0 +1,36 @@
+"""Shared by all tests: double precision, strict JAX, and the real data sets."""
+
+import os
+from collections.abc import Callable, Iterator
+
+import jax
+import pytest
+
+import ornstein as orn
+from ornstein.datasets import Dataset
+
+jax.config.update("jax_enable_x64", os.environ.get("ORNSTEIN_TEST_X64", "1") == "1")
+jax.config.update("jax_numpy_rank_promotion", "raise")
+jax.config.update("jax_debug_key_reuse", True)
+
+
+@pytest.fixture(autouse=True)
+def _strict_dtypes() -> Iterator[None]:
+    with jax.numpy_dtype_promotion("strict"):
+        yield
+
+
+@pytest.fixture(scope="session")
+def dataset() -> Callable[[str], Dataset]:
+    """Load a real data set, or skip with a reason; fail where the data is required."""
+
+    def load(name: str) -> Dataset:
+        folder = os.environ.get("ORNSTEIN_DATA")
+        if folder and os.path.exists(os.path.join(folder, f"{name}.npz")):
+            return orn.datasets.load(name, folder)
+        reason = f"{name}.npz is not in ORNSTEIN_DATA ({folder or 'not set'})"
+        if os.environ.get("ORNSTEIN_REQUIRE_DATA") == "1":
+            pytest.fail(reason)
+        pytest.skip(reason)
+
+    return load
