@@ -58,11 +58,11 @@ class Diagnosis:
         lines = []
         for check in self.checks:
             lines.append(
-                f"{check.verdict:<4}  {check.name:<13} {check.number:>9.3g}  {check.assumption}: "
-                f"{check.meaning}"
+                f"{check.verdict:<4}  {check.name:<12} {check.number:>9.3g}  {check.assumption}"
             )
+            lines.append(f"{'':<30}{check.meaning}")
             if check.verdict != "ok":
-                lines.append(f"{'':<20}{'':>9}   -> {check.remedy}")
+                lines.append(f"{'':<30}-> {check.remedy}")
         return "\n".join(lines)
 
 

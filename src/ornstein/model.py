@@ -66,6 +66,8 @@ class Model(ABC):
     """Losses of rows and prior over flat parameter vectors. Hashable."""
 
     layout: Layout
+    quadratic: bool = False
+    """Whether the loss is quadratic, so that the Gaussian at the optimum is the posterior."""
 
     @abstractmethod
     def losses(self, theta: Array, rows: PyTree, hyper: PyTree) -> Array:

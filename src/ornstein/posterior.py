@@ -114,6 +114,11 @@ class Posterior:
         return self.layout.dim
 
     @property
+    def quadratic(self) -> bool:
+        """Whether the posterior is known to be Gaussian."""
+        return self.model.quadratic
+
+    @property
     def labels(self) -> list[str]:
         """A readable name for every parameter."""
         return self.layout.labels(self.names)

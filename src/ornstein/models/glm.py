@@ -10,7 +10,7 @@ import numpy as np
 from ornstein._tree import Layout
 from ornstein._types import Array, PyTree, Vector
 from ornstein.model import LocalModel, LocalProblem, Model
-from ornstein.models.families import Family
+from ornstein.models.families import Family, Gaussian
 from ornstein.operators import Dense, Operator, as_operator
 
 _LOG_TWO_PI = math.log(2 * math.pi)
@@ -29,6 +29,11 @@ class Glm(Model):
     layout: Layout
     features: int
     intercept: bool
+
+    @property
+    def quadratic(self) -> bool:  # type: ignore[override]
+        """Whether the family is Gaussian."""
+        return isinstance(self.family, Gaussian)
 
     def losses(self, theta: Array, rows: PyTree, hyper: PyTree) -> Array:
         """Family's loss of the linear predictor."""

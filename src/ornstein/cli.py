@@ -1,0 +1,62 @@
+"""The command line: ``ornstein --help``."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from ornstein import __version__
+from ornstein._check import OrnsteinError
+from ornstein.datasets import DatasetError
+
+app = typer.Typer(
+    name="ornstein",
+    help="Constant-rate SGD as a posterior sampler that predicts its own error.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+def _version(show: bool) -> None:
+    if show:
+        typer.echo(f"ornstein {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    del version
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the plots.")] = Path("demo"),
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the draws.")] = 0,
+    draws: Annotated[int, typer.Option(min=8, help="Draws per chain.")] = 2000,
+) -> None:
+    """Sample two small posteriors and check them.
+
+    Example: ornstein demo --out pictures
+    """
+    from ornstein.demo import demo as run_demo
+
+    run_demo(out, Console(), seed, draws)
+
+
+def main() -> None:
+    """Run the command line; a user's mistake ends in one line on standard error."""
+    try:
+        app()
+    except (OrnsteinError, DatasetError, OSError) as error:
+        Console(stderr=True).print(f"ornstein: {error}", style="red", markup=False)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        Console(stderr=True).print("ornstein: interrupted", markup=False)
+        sys.exit(130)
