@@ -253,7 +253,7 @@ def _quadratic_loss(post: Posterior, plan: Plan, draws: Vector) -> Check:
         "loss is quadratic over the posterior",
         number,
         "nats between the posterior and its Gaussian approximation",
-        _verdict(number, 0.05, 0.5),
+        _verdict(number, 0.05, 0.3),
         "the posterior is not Gaussian: transform the parameters, or use a full sampler (NUTS)",
     )
 

@@ -55,11 +55,15 @@ def _newton(post: Posterior, data: PyTree) -> Vector:
         raise OptimumError(
             "The loss is not finite at init. Choose another init, or check the log-likelihood."
         )
+    previous = np.inf
     for _ in range(_ITERATIONS):
         direction, smallest = _newton_direction(here)
         decrement = float(-here.gradient @ direction)
-        if smallest > 0 and post.num_data * decrement <= _TOLERANCE:
+        # A loss that falls for ever also has ever smaller decrements, but not quadratically so.
+        converging = decrement <= 0.1 * previous
+        if smallest > 0 and post.num_data * decrement <= _TOLERANCE and converging:
             return theta + direction
+        previous = decrement
         step = 1.0
         while True:
             trial = theta + step * direction

@@ -246,7 +246,7 @@ def _make(
     cov = _predict(recipe, batches, K, A, C_S, Q)
     limit = theory.ou_covariance(K, A, C_S / mu if mu < 1 else C_S, Q)
     relaxation = float(np.max(theory.relaxation_steps(modes.rates, mu)))
-    thin = _round_up(math.ceil(relaxation))
+    thin = _round_up(math.ceil(relaxation - 1e-6))
     flat = cov[:, 0, 0] if known.structure == "diagonal" else cov
     kl = theory.posterior_kl(cov, A, N)
     return Plan(

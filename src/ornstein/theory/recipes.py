@@ -11,6 +11,8 @@ import numpy as np
 
 from ornstein._types import Vector
 
+_TINY = 1e-150  # stands for zero noise, so that gains stay finite and fail the stability test
+
 
 class Recipe(NamedTuple):
     """What turns stochastic gradients into samples.
@@ -39,7 +41,7 @@ def inverse(matrix: Vector) -> Vector:
     diagonal = np.diag(matrix)
     scale = 1 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
     values, vectors = np.linalg.eigh(matrix * scale[:, None] * scale)
-    floor = len(values) * np.finfo(float).eps * max(float(values.max()), np.finfo(float).tiny)
+    floor = len(values) * np.finfo(float).eps * max(float(values.max()), _TINY)
     scaled = scale[:, None] * vectors
     return (scaled / np.maximum(values, floor)) @ scaled.T
 
@@ -50,7 +52,7 @@ def diagonal(matrix: Vector) -> Vector:
 
 
 def _reciprocal(diagonal: Vector) -> Vector:
-    tiny = np.finfo(float).eps * max(float(np.max(diagonal)), np.finfo(float).tiny)
+    tiny = np.finfo(float).eps * max(float(np.max(diagonal)), _TINY)
     return 1 / np.maximum(diagonal, tiny)
 
 
@@ -191,6 +193,3 @@ def momentum_sgd(
     mu = momentum
     inner = mu * hessian + (2 - mu) * num_data * batch_noise_cov
     return Recipe(2 * mu * (2 - mu) * inverse(inner), None, mu)
-
-
-_TINY = float(np.finfo(float).tiny)

@@ -1,0 +1,96 @@
+"""Minibatches: which rows, how often, and the noise they make (X7)."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.stats
+
+from ornstein.data import Batches, _below
+
+ENTROPY = (3, 4)
+
+
+@pytest.mark.parametrize("bound", [1, 3, 1000, 65_537, 2**20 + 7, 2**31 - 1])
+def test_below_is_the_high_word_of_the_product(bound: int) -> None:
+    bits = np.array([0, 1, 2**16 - 1, 2**16, 2**31, 2**32 - 1], np.uint32)
+    bits = np.concatenate([bits, np.random.default_rng(0).integers(0, 2**32, 500, np.uint32)])
+    expected = [int(b) * bound >> 32 for b in bits]
+    assert np.asarray(_below(jnp.asarray(bits), bound)).tolist() == expected
+
+
+@pytest.mark.parametrize("scheme", ["independent", "windows"])
+def test_every_row_is_equally_likely(scheme: str) -> None:
+    batches = Batches(scheme, num_data=23, batch_size=4)
+    rows = jnp.arange(23)
+    counts = np.zeros(23)
+    steps = jnp.arange(4000, dtype=jnp.int32)
+    for segment in range(6):
+        order = jnp.asarray(batches.order(ENTROPY, 0, segment, 4000))
+        key = jax.random.fold_in(jax.random.key(0), segment)
+        positions = batches.positions(key, steps, jnp.int32(0))
+        arranged = batches.arrange(rows, order, rows_last=False)
+        taken = jax.vmap(lambda p: batches.take(arranged, p, rows_last=False))(positions)  # noqa: B023
+        counts += np.bincount(np.asarray(taken).ravel(), minlength=23)
+    # Rows of a window come together, which only lowers the scatter of the counts.
+    assert scipy.stats.chisquare(counts).pvalue > 1e-4
+
+
+@pytest.mark.parametrize("steps", [1, 5, 13])
+def test_an_epoch_reads_every_row_once(steps: int) -> None:
+    batches = Batches("epochs", num_data=20, batch_size=4)
+    rows = jnp.arange(20)
+    seen = []
+    for segment in range(40):
+        order = batches.order(ENTROPY, 0, segment, steps)
+        assert len(order) == len(batches.order(ENTROPY, 0, 0, steps))
+        phase = jnp.int32(batches.phase(segment, steps))
+        counted = jnp.arange(steps, dtype=jnp.int32)
+        positions = batches.positions(jax.random.key(0), counted, phase)
+        arranged = batches.arrange(rows, jnp.asarray(order), rows_last=False)
+        seen += [np.asarray(batches.take(arranged, p, rows_last=False)) for p in positions]
+    epochs = np.stack(seen[: len(seen) // 5 * 5]).reshape(-1, 20)
+    assert all(sorted(epoch) == list(range(20)) for epoch in epochs.tolist())
+    assert len({tuple(epoch) for epoch in epochs.tolist()}) == len(epochs)
+
+
+def test_orders_depend_on_key_chain_and_segment_alone() -> None:
+    batches = Batches("windows", num_data=50, batch_size=5)
+    first = batches.order(ENTROPY, 1, 2, 100)
+    assert np.array_equal(first, batches.order(ENTROPY, 1, 2, 100))
+    others = [((3, 5), 1, 2), (ENTROPY, 0, 2), (ENTROPY, 1, 3)]
+    assert all(not np.array_equal(first, batches.order(*other, 100)) for other in others)
+    assert np.array_equal(first[-5:], first[:5])
+    assert sorted(first[:50]) == list(range(50))
+
+
+def test_feature_major_batches_are_the_transposed_rows() -> None:
+    data = {"x": jnp.arange(24.0).reshape(8, 3), "y": jnp.arange(8.0)}
+    for scheme in ("independent", "windows"):
+        batches = Batches(scheme, num_data=8, batch_size=3)
+        order = jnp.asarray(batches.order(ENTROPY, 0, 0, 4))
+        position = batches.positions(jax.random.key(1), jnp.arange(1), jnp.int32(0))[0]
+        rows = batches.take(batches.arrange(data, order, False), position, False)
+        last = batches.take(batches.arrange(data, order, True), position, True)
+        assert np.array_equal(rows["x"].T, last["x"])
+        assert np.array_equal(rows["y"], last["y"])
+
+
+@pytest.mark.parametrize(("scheme", "factor"), [("independent", 1 / 6), ("windows", 24 / (6 * 29))])
+def test_X7_batch_means_have_the_promised_variance(scheme: str, factor: float) -> None:
+    batches = Batches(scheme, num_data=30, batch_size=6)
+    assert np.isclose(batches.noise_factor, factor)
+    values = jnp.asarray(np.random.default_rng(5).normal(size=30) ** 3)
+    steps = jnp.arange(60, dtype=jnp.int32)
+
+    def variance_of_means(segment: int) -> float:
+        order = jnp.asarray(batches.order(ENTROPY, 0, segment, 60))
+        arranged = batches.arrange(values, order, rows_last=False)
+        key = jax.random.fold_in(jax.random.key(2), segment)
+        positions = batches.positions(key, steps, jnp.int32(0))
+        means = jax.vmap(lambda p: batches.take(arranged, p, rows_last=False).mean())(positions)
+        return float(jnp.mean((means - values.mean()) ** 2))
+
+    measured = np.array([variance_of_means(segment) for segment in range(150)])
+    error = measured.std(ddof=1) / np.sqrt(len(measured))
+    assert abs(measured.mean() - factor * float(values.var())) < 3.5 * error

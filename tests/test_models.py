@@ -1,0 +1,125 @@
+"""Closed forms against automatic differentiation, and the scaling."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.stats
+
+import ornstein as orn
+from ornstein.model import per_example
+from ornstein.models.families import softplus
+from tables import as_generic, features, zoo
+
+MODELS = ["linear", "logistic", "softmax", "poisson"]
+
+
+@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("name", MODELS)
+def test_closed_forms_agree_with_autodiff(name: str, intercept: bool) -> None:
+    post = zoo(intercept=intercept)[name]
+    closed, generic = post.model, as_generic(post).model
+    hyper = as_generic(post).hyper
+    rng = np.random.default_rng(0)
+    theta = jnp.asarray(rng.normal(size=post.dim) * 0.3)
+    weights = jnp.asarray(rng.uniform(size=post.num_data))
+    rows = post.data
+    for function in ("losses", "gradients"):
+        np.testing.assert_allclose(
+            getattr(closed, function)(theta, rows, post.hyper),
+            getattr(generic, function)(theta, rows, hyper),
+            rtol=1e-11,
+            atol=1e-11,
+        )
+    for function in ("gradient_sum", "hessian_sum", "hessian_diagonal_sum"):
+        arguments = (weights,)
+        np.testing.assert_allclose(
+            getattr(closed, function)(theta, rows, post.hyper, *arguments),
+            getattr(generic, function)(theta, rows, hyper, *arguments),
+            rtol=1e-10,
+            atol=1e-9,
+        )
+    for function in ("prior_loss", "prior_gradient", "prior_hessian", "prior_hessian_diagonal"):
+        np.testing.assert_allclose(
+            getattr(closed, function)(theta, post.hyper),
+            getattr(generic, function)(theta, hyper),
+            rtol=1e-12,
+            atol=1e-12,
+        )
+
+
+def test_likelihoods_are_normalised_densities() -> None:
+    x, coef = np.array([0.7, -1.2]), jnp.array([0.4, 0.3])
+    eta = float(coef @ x)
+    X = np.stack([x, x])
+    linear = orn.models.linear(X, [0.5, 1.0], noise_scale=0.8)
+    row = {"x": x, "y": np.array(0.5)}
+    expected = scipy.stats.norm.logpdf(0.5, eta, 0.8)
+    assert np.isclose(linear.log_likelihood({"coef": coef}, row), expected)
+    poisson = orn.models.poisson(X, [3, 1])
+    row = {"x": x, "y": np.array(3.0)}
+    expected = scipy.stats.poisson.logpmf(3, np.exp(eta))
+    assert np.isclose(poisson.log_likelihood({"coef": coef}, row), expected)
+    logistic = orn.models.logistic(X, [1, 0])
+    total = sum(
+        np.exp(logistic.log_likelihood({"coef": coef}, {"x": x, "y": np.array(y)}))
+        for y in (0.0, 1.0)
+    )
+    assert np.isclose(total, 1.0)
+    prior = orn.models.linear(X, [0.5, 1.0], prior_precision=4.0).log_prior({"coef": coef})
+    assert np.isclose(prior, scipy.stats.norm.logpdf(coef, 0, 0.5).sum())
+
+
+def test_softplus_is_stable_with_the_sigmoid_as_slope() -> None:
+    x = jnp.array([-800.0, -30.0, 0.0, 30.0, 800.0])
+    assert np.allclose(softplus(x), np.logaddexp(0, np.asarray(x)))
+    slope = jax.vmap(jax.grad(softplus))(x)
+    assert np.allclose(slope, jax.nn.sigmoid(x))
+
+
+def test_scaling_is_the_mean_of_per_example_losses() -> None:
+    """``L = 1/N sum_n (-log p(x_n | theta)) - 1/N log p(theta)``, for any subset in expectation."""
+    post = zoo()["linear"]
+    theta = jnp.full(post.dim, 0.2)
+    params = post.layout.unravel(theta)
+    N = post.num_data
+    rows = [jax.tree.map(lambda leaf, n=n: leaf[n], post.data) for n in range(N)]
+    by_hand = np.mean(
+        [-post.log_likelihood(params, row) - post.log_prior(params) / N for row in rows]
+    )
+    losses = post.model.losses(theta, post.data, post.hyper)
+    prior = post.model.prior_loss(theta, post.hyper)
+    assert np.isclose(per_example(losses.sum(), N, prior, N), by_hand)
+    halves = [per_example(half.sum(), N // 2, prior, N) for half in jnp.split(losses, 2)]
+    assert np.isclose(np.mean(np.asarray(halves)), by_hand)
+
+
+def test_folding_keeps_the_gradient() -> None:
+    """X8: the folded model's gradient by z is ``W'`` times the gradient by theta."""
+    for name in ("linear", "logistic", "poisson"):
+        post = zoo()[name]
+        plan = orn.plan(post, batch_size=20)
+        factor = plan.gain.sqrt()
+        local = post.model.localise(plan.center, factor, post.data, post.hyper)
+        z = jnp.asarray(np.random.default_rng(1).normal(size=post.dim))
+        theta = jnp.asarray(plan.center + factor.matvec(np.asarray(z)))
+        rows = jax.tree.map(lambda leaf: np.moveaxis(np.asarray(leaf), 0, -1), local.data)
+        np.testing.assert_allclose(
+            local.model.gradient_sum(z, rows, local.hyper),
+            factor.rmatvec(post.model.gradient_sum(theta, post.data, post.hyper)),
+            rtol=1e-9,
+        )
+        np.testing.assert_allclose(
+            local.model.prior_gradient(z, local.hyper),
+            factor.rmatvec(post.model.prior_gradient(theta, post.hyper)),
+            rtol=1e-9,
+            atol=1e-12,
+        )
+
+
+def test_prior_precision_per_column_reaches_the_right_parameters() -> None:
+    X = features(50, 2)
+    post = orn.models.softmax(X, np.arange(50) % 3, prior_precision=[1.0, 2.0, 3.0], intercept=True)
+    precision = post.layout.unravel(post.hyper["prior_precision"])
+    assert precision["coef"].tolist() == [[1.0, 2.0]] * 3
+    assert precision["intercept"].tolist() == [3.0] * 3
