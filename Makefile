@@ -45,7 +45,7 @@ bench: $(STAMP) ## measure steps per second
 	@$(BIN)/python benchmarks/step_rate.py
 
 reproduce: $(STAMP) ## recompute the core figures of the paper
-	@$(BIN)/python -m ornstein.experiments.core_figures
+	@$(BIN)/ornstein reproduce core
 
 clean: ## remove caches and build output (.venv stays)
 	@rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

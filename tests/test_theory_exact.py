@@ -115,7 +115,8 @@ def test_X2_makes_T2_the_posterior(rho: float, p: Problem) -> None:
 def test_X2_singular_noise(rho: float, p: Problem) -> None:
     K, Q, _ = exact(p.hessian, p.singular_cov, p.num_data, rho)
     cov = finite_step_covariance(K, p.hessian, p.singular_cov, Q)
-    assert mismatch(cov, p.posterior_cov) < 1e4 * EPS * p.condition**1.5
+    # Inverting A + N C_S costs the digits of A where C_S vanishes.
+    assert mismatch(cov, p.posterior_cov) < (1e4 + p.num_data) * EPS * p.condition**1.5
 
 
 @theory_settings
@@ -127,7 +128,6 @@ def test_X2_default_never_oscillates(p: Problem) -> None:
         np.testing.assert_array_equal(K, chosen.gain)
         np.testing.assert_array_equal(dense(Q, p.dim), dense(chosen.injected_cov, p.dim))
         assert is_stable(K, p.hessian)
-        # Inverting A + N C_S costs the digits of A where C_S vanishes.
         assert rates(p, K)[-1] <= 1 + 100 * EPS * p.num_data * p.condition
 
 

@@ -42,7 +42,7 @@ def test_T1_residual(p: Problem) -> None:
     K, A, C_S, Q = p.gain, p.hessian, p.batch_noise_cov, p.injected_cov
     cov = ou_covariance(K, A, C_S, Q)
     residual = K @ A @ cov + cov @ A @ K - K @ C_S @ K - Q
-    assert np.max(np.abs(residual) / rounding_scale(p, cov)) < 2e3 * EPS
+    assert np.max(np.abs(residual) / rounding_scale(p, cov)) < 2e4 * EPS
 
 
 @theory_settings
@@ -53,7 +53,7 @@ def test_T2_residual(p: Problem) -> None:
     step = np.eye(p.dim) - K @ A
     residual = step @ cov @ step.T + K @ C_S @ K + Q - cov
     sd = np.sqrt(np.diag(cov))
-    assert np.max(np.abs(residual) / (rounding_scale(p, cov) + np.outer(sd, sd))) < 2e3 * EPS
+    assert np.max(np.abs(residual) / (rounding_scale(p, cov) + np.outer(sd, sd))) < 2e4 * EPS
 
 
 @theory_settings
@@ -141,7 +141,7 @@ def test_T2_tends_to_T1_at_first_order(p: Problem) -> None:
         args = (s * p.gain, p.hessian, p.batch_noise_cov, s * p.injected_cov)
         gaps.append(mismatch(finite_step_covariance(*args), ou_covariance(*args)))
     orders = -np.diff(np.log2(gaps))
-    assert np.max(np.abs(orders - 1)) < 0.02
+    assert np.max(np.abs(orders - 1)) < 0.05
 
 
 @pytest.mark.parametrize("excess", [1e-9, 0.1, 10.0])

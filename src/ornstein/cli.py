@@ -8,7 +8,7 @@ import typer
 from rich.console import Console
 
 from ornstein import __version__
-from ornstein._check import OrnsteinError
+from ornstein._check import OrnsteinError, choice
 from ornstein.datasets import DatasetError
 
 app = typer.Typer(
@@ -48,6 +48,25 @@ def demo(
     from ornstein.demo import demo as run_demo
 
     run_demo(out, Console(), seed, draws)
+
+
+@app.command()
+def reproduce(
+    what: Annotated[str, typer.Argument(help="Which figures: core.")] = "core",
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for JSON and pictures.")] = Path(
+        "reproduced"
+    ),
+    draws: Annotated[int, typer.Option(min=100, help="Draws per chain, of four.")] = 2500,
+    slow: Annotated[bool, typer.Option(help="Also run plans of many million steps.")] = False,
+) -> None:
+    """Recompute figures of the paper on its own data sets (downloaded if need be).
+
+    Example: ornstein reproduce core --out reproduced
+    """
+    from ornstein.experiments.core_figures import core_figures
+
+    choice("what", what, ("core",))
+    core_figures(out, Console(), draws, slow)
 
 
 def main() -> None:
