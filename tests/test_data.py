@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from ornstein.data import Batches, _below
+from ornstein.data import Batches, _below, _prime_from
 
 ENTROPY = (3, 4)
 
@@ -24,11 +24,10 @@ def test_every_row_is_equally_likely(scheme: str) -> None:
     batches = Batches(scheme, num_data=23, batch_size=4)
     rows = jnp.arange(23)
     counts = np.zeros(23)
-    steps = jnp.arange(4000, dtype=jnp.int32)
     for segment in range(6):
         order = jnp.asarray(batches.order(ENTROPY, 0, segment, 4000))
         key = jax.random.fold_in(jax.random.key(0), segment)
-        positions = batches.positions(key, steps, jnp.int32(0))
+        positions = batches.positions(key, 0, 4000, 0)
         arranged = batches.arrange(rows, order, rows_last=False)
         taken = jax.vmap(lambda p: batches.take(arranged, p, rows_last=False))(positions)  # noqa: B023
         counts += np.bincount(np.asarray(taken).ravel(), minlength=23)
@@ -44,9 +43,8 @@ def test_an_epoch_reads_every_row_once(steps: int) -> None:
     for segment in range(40):
         order = batches.order(ENTROPY, 0, segment, steps)
         assert len(order) == len(batches.order(ENTROPY, 0, 0, steps))
-        phase = jnp.int32(batches.phase(segment, steps))
-        counted = jnp.arange(steps, dtype=jnp.int32)
-        positions = batches.positions(jax.random.key(0), counted, phase)
+        phase = batches.phase(segment, steps)
+        positions = batches.positions(jax.random.key(0), 0, steps, phase)
         arranged = batches.arrange(rows, jnp.asarray(order), rows_last=False)
         seen += [np.asarray(batches.take(arranged, p, rows_last=False)) for p in positions]
     epochs = np.stack(seen[: len(seen) // 5 * 5]).reshape(-1, 20)
@@ -69,7 +67,7 @@ def test_feature_major_batches_are_the_transposed_rows() -> None:
     for scheme in ("independent", "windows"):
         batches = Batches(scheme, num_data=8, batch_size=3)
         order = jnp.asarray(batches.order(ENTROPY, 0, 0, 4))
-        position = batches.positions(jax.random.key(1), jnp.arange(1), jnp.int32(0))[0]
+        position = batches.positions(jax.random.key(1), 0, 1, 0)[0]
         rows = batches.take(batches.arrange(data, order, False), position, False)
         last = batches.take(batches.arrange(data, order, True), position, True)
         assert np.array_equal(rows["x"].T, last["x"])
@@ -81,16 +79,36 @@ def test_X7_batch_means_have_the_promised_variance(scheme: str, factor: float) -
     batches = Batches(scheme, num_data=30, batch_size=6)
     assert np.isclose(batches.noise_factor, factor)
     values = jnp.asarray(np.random.default_rng(5).normal(size=30) ** 3)
-    steps = jnp.arange(60, dtype=jnp.int32)
 
     def variance_of_means(segment: int) -> float:
         order = jnp.asarray(batches.order(ENTROPY, 0, segment, 60))
         arranged = batches.arrange(values, order, rows_last=False)
         key = jax.random.fold_in(jax.random.key(2), segment)
-        positions = batches.positions(key, steps, jnp.int32(0))
+        positions = batches.positions(key, 0, 60, 0)
         means = jax.vmap(lambda p: batches.take(arranged, p, rows_last=False).mean())(positions)
         return float(jnp.mean((means - values.mean()) ** 2))
 
     measured = np.array([variance_of_means(segment) for segment in range(150)])
     error = measured.std(ddof=1) / np.sqrt(len(measured))
     assert abs(measured.mean() - factor * float(values.var())) < 3.5 * error
+
+
+def test_X7_every_pair_of_rows_is_equally_often_in_a_window() -> None:
+    """Over all strides, one shuffle gives every pair the chance of draws without replacement."""
+    prime, size = 23, 5
+    together = np.zeros((prime, prime))
+    for stride in range(1, prime):
+        walk = np.arange(prime) * stride % prime
+        for offset in range(prime):
+            window = walk[(offset + np.arange(size)) % prime]
+            together[np.ix_(window, window)] += 1
+    pairs = together[~np.eye(prime, dtype=bool)]
+    assert np.ptp(pairs) == 0
+    assert np.isclose(pairs[0] / ((prime - 1) * prime), size * (size - 1) / (prime * (prime - 1)))
+
+
+@pytest.mark.parametrize(
+    ("number", "prime"), [(1, 1), (2, 2), (4, 5), (4898, 4903), (10**6, 1000003)]
+)
+def test_primes(number: int, prime: int) -> None:
+    assert _prime_from(number) == prime

@@ -99,8 +99,11 @@ def test_folding_keeps_the_gradient() -> None:
     for name in ("linear", "logistic", "poisson"):
         post = zoo()[name]
         plan = orn.plan(post, batch_size=20)
-        factor = plan.gain.sqrt()
-        local = post.model.localise(plan.center, factor, post.data, post.hyper)
+        local = post.model.localise(plan.center, plan.gain.sqrt(), post.data, post.hyper)
+        factor = local.factor
+        np.testing.assert_allclose(
+            factor.dense(post.dim) @ factor.dense(post.dim).T, plan.gain.dense(post.dim)
+        )
         z = jnp.asarray(np.random.default_rng(1).normal(size=post.dim))
         theta = jnp.asarray(plan.center + factor.matvec(np.asarray(z)))
         rows = jax.tree.map(lambda leaf: np.moveaxis(np.asarray(leaf), 0, -1), local.data)

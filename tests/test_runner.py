@@ -111,7 +111,7 @@ def test_a_diverging_chain_stops_the_run_and_keeps_what_was_good() -> None:
 
 
 def _warm_steps(result: orn.Result) -> int:
-    segment = result.plan.batches.segment_draws(2) * 2
+    segment = result.plan.segment_draws(2) * 2
     return -(-result.plan.warmup // segment) * segment
 
 

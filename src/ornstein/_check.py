@@ -1,5 +1,6 @@
 """Validation and errors: every message names the argument, what was found and what to do."""
 
+from collections.abc import Iterable
 from difflib import get_close_matches
 from typing import Any
 
@@ -35,20 +36,49 @@ def choice(name: str, value: Any, known: tuple[str, ...]) -> str:
     """``value`` if it is one of ``known``, else an error that suggests the nearest."""
     if isinstance(value, str) and value in known:
         return value
-    near = get_close_matches(str(value), known, n=1)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
-    raise InputError(f"{name}={value!r} is not known; choose one of {', '.join(known)}.{hint}")
+    raise InputError(
+        f"{name}={shown(value)} is not known; choose one of {', '.join(known)}."
+        + nearest(value, known)
+    )
+
+
+def nearest(value: Any, known: Iterable[str]) -> str:
+    """A sentence that suggests the known word nearest to ``value``; empty if none is near."""
+    near = get_close_matches(str(value).lower(), list(known), n=1)
+    return f" Did you mean {near[0]!r}?" if near else ""
+
+
+def shown(value: Any) -> str:
+    """What was found, on one line of bounded length."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 80 else text[:77] + "..."
 
 
 def positive(name: str, value: Any) -> float:
     """A finite number above zero."""
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        number = np.nan
+    number = _number(value)
     if not (np.isfinite(number) and number > 0):
-        raise InputError(f"{name} must be a finite number above 0, found {value!r}.")
+        raise InputError(f"{name} must be a finite number above 0, found {shown(value)}.")
     return number
+
+
+def non_negative(name: str, value: Any) -> float:
+    """A finite number, zero or above."""
+    number = _number(value)
+    if not (np.isfinite(number) and number >= 0):
+        raise InputError(f"{name} must be a finite number, 0 or above, found {shown(value)}.")
+    return number
+
+
+def _number(value: Any) -> float:
+    """A real number as a float; NaN for anything else, truth values and text included."""
+    kind = getattr(value, "dtype", np.dtype(object)).kind
+    if isinstance(value, bool | str | bytes) or kind in "bcSU" or np.ndim(value):
+        return float("nan")
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return float("nan")
 
 
 def whole(name: str, value: Any, low: int = 1, high: int | None = None, why: str = "") -> int:
@@ -57,33 +87,63 @@ def whole(name: str, value: Any, low: int = 1, high: int | None = None, why: str
     is_whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
     if not is_whole or value < low or (high is not None and value > high):
         suffix = f" ({why})" if why else ""
-        raise InputError(f"{name} must be a whole number {bounds}{suffix}, found {value!r}.")
+        raise InputError(f"{name} must be a whole number {bounds}{suffix}, found {shown(value)}.")
     return int(value)
 
 
 def random_key(key: Key) -> jax.Array:
     """A typed JAX key from an integer seed, a typed key or a raw one."""
-    if isinstance(key, (int, np.integer)) and not isinstance(key, bool):
-        if key < 0:
-            raise InputError(f"key must be a non-negative integer or a JAX key, found {key}.")
+    if isinstance(key, int | np.integer) and not isinstance(key, bool):
+        if not 0 <= key < 2**32:  # beyond, JAX drops bits, and how many depends on the precision
+            raise InputError(f"key must lie between 0 and 2**32 - 1 or be a JAX key, found {key}.")
         return jax.random.key(int(key))
-    if isinstance(key, jax.Array):
-        if jnp.issubdtype(key.dtype, jax.dtypes.prng_key) and key.shape == ():
+    if isinstance(key, jax.Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
+        if key.shape == ():
             return key
-        if key.dtype == np.uint32 and key.ndim == 1:
-            return jax.random.wrap_key_data(key)
-    raise InputError(f"key must be a non-negative integer or one JAX key, found {key!r}.")
+        raise InputError(f"key must be one JAX key, found an array of them, shape {key.shape}.")
+    if isinstance(key, jax.Array | np.ndarray) and key.dtype == np.uint32 and key.ndim == 1:
+        try:
+            return jax.random.wrap_key_data(jnp.asarray(key))
+        except TypeError:
+            pass
+    raise InputError(f"key must be an integer from 0 or one JAX key, found {shown(key)}.")
 
 
 def column_names(X: Any, count: int, given: Any = None) -> tuple[str, ...] | None:
-    """Names of a table's columns: as given, else a DataFrame's own, else none."""
+    """Names of a table's columns: as given, else a DataFrame's own, else none.
+
+    Made fit for tables and plots: on one line, printable, no two alike.
+    """
     names = given if given is not None else getattr(X, "columns", None)
     if names is None:
         return None
-    names = tuple(str(name) for name in names)
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise InputError(f"feature_names must be a list of names, found {shown(names)}.")
+    names = [_printable(str(name)) or str(i) for i, name in enumerate(names)]
     if len(names) != count:
         raise InputError(f"feature_names has {len(names)} names for {count} columns of X.")
-    return names
+    return _distinct(names)
+
+
+def _printable(name: str) -> str:
+    """The name on one line, other control characters and lone surrogates escaped."""
+    return "".join(
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode()
+        for letter in " ".join(name.split())
+    )
+
+
+def _distinct(names: list[str]) -> tuple[str, ...]:
+    """Repeated names numbered: a, a.1, a.2."""
+    taken, unique = set(names), []
+    for i, name in enumerate(names):
+        number, fresh = 0, name
+        while (number or name in names[:i]) and fresh in taken:
+            number += 1
+            fresh = f"{name}.{number}"
+        taken.add(fresh)
+        unique.append(fresh)
+    return tuple(unique)
 
 
 def table(X: Any, feature_names: Any = None) -> tuple[npt.NDArray[Any], tuple[str, ...] | None]:
@@ -116,43 +176,104 @@ def target(y: Any, rows: int) -> npt.NDArray[Any]:
 
 def labels(y: npt.NDArray[Any], num_classes: int | None) -> tuple[npt.NDArray[np.int32], int]:
     """Integer class labels ``0 .. K-1`` and K."""
+    if num_classes is not None:
+        whole("num_classes", num_classes, low=2, why="a classifier needs two classes")
     rounded = np.rint(np.asarray(y, float))
     if not np.array_equal(rounded, y):
-        raise InputError("y must hold whole-numbered class labels, found fractions.")
-    if rounded.min() < 0:
+        fraction = y[rounded != y][0]
+        raise InputError(f"y must hold whole-numbered class labels, found {fraction}.")
+    present = np.unique(rounded)
+    lowest, highest = present[0], present[-1]
+    if present.size < 2:
+        raise InputError(f"y holds one class only ({highest:.0f}): there is nothing to classify.")
+    if lowest < 0:
+        remedy = "numpy.unique(y, return_inverse=True)[1]" if present.size > 2 else "y > 0"
         raise InputError(
-            f"y must hold labels 0 .. K-1, found {int(rounded.min())}. "
-            "Map them first, e.g. with numpy.unique(y, return_inverse=True)."
+            f"y must hold labels 0 .. K-1, found {lowest:.0f}. Map them with {remedy}."
         )
-    highest = int(rounded.max())
     if num_classes is None:
-        num_classes = highest + 1
-        missing = np.setdiff1d(np.arange(num_classes), rounded)
-        if missing.size and num_classes > 1:
+        if highest != present.size - 1:
+            missing = int(np.argmax(present != np.arange(present.size)))
             raise InputError(
-                f"y has no row of class {int(missing[0])} although its labels reach {highest}. "
-                "Relabel with numpy.unique(y, return_inverse=True), or pass num_classes."
+                f"y has no row of class {missing} although its labels reach {highest:.0f}. Relabel "
+                "with numpy.unique(y, return_inverse=True)[1]; softmax also takes num_classes."
             )
-    whole("num_classes", num_classes, low=2, why="a classifier needs two classes; check y")
+        num_classes = present.size
     if highest >= num_classes:
-        raise InputError(f"y has the label {highest}, outside 0 .. {num_classes - 1}.")
-    if np.unique(rounded).size < 2:
-        raise InputError(f"y holds one class only ({highest}): there is nothing to classify.")
+        raise InputError(
+            f"y has the label {highest:.0f}, outside 0 .. {num_classes - 1}; raise num_classes."
+        )
     return rounded.astype(np.int32), num_classes
 
 
 def _numeric(name: str, value: Any) -> npt.NDArray[Any]:
+    """Numbers as an array; whole numbers beyond 32 bits as floats, which JAX does not wrap."""
     if hasattr(value, "tocsr"):
         raise InputError(f"{name} is sparse; convert it with {name}.toarray() if it fits memory.")
-    array = np.asarray(value)
+    if np.ma.is_masked(value):
+        raise InputError(f"{name} has masked values. Drop or impute those rows.")
+    array = _frame(name, value) if hasattr(value, "iloc") else _array(name, value)
     if array.dtype.kind not in "fiub":
-        found = next((v for v in array.ravel() if isinstance(v, str)), None)
-        example = f", e.g. {found!r}" if found is not None else ""
-        raise InputError(
-            f"{name} must be numeric, found dtype {array.dtype}{example}. "
-            "Encode text columns as numbers first."
-        )
-    return array.astype(np.int8) if array.dtype.kind == "b" else array
+        raise InputError(_not_numeric(name, array))
+    if array.dtype.kind == "b":
+        return array.astype(np.int8)
+    if array.dtype.itemsize > 8:  # extended precision
+        with np.errstate(over="ignore"):
+            return array.astype(float)
+    if array.dtype.kind in "iu" and array.dtype.itemsize == 8 and array.size:
+        fits = -(2**31) <= int(array.min()) and int(array.max()) < 2**31
+        return array if fits else array.astype(float)
+    return array
+
+
+def _array(name: str, value: Any) -> npt.NDArray[Any]:
+    try:
+        return np.asarray(value)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name} is not a table of numbers: {error}") from error
+
+
+def _frame(name: str, frame: Any) -> npt.NDArray[Any]:
+    """A pandas DataFrame or Series, missing values of nullable columns as NaN."""
+    if frame.ndim == 1:
+        return _series(name, frame)
+    if all(isinstance(dtype, np.dtype) and dtype.kind in "fiu" for dtype in frame.dtypes):
+        return np.asarray(frame)
+    columns = []
+    for j, column in enumerate(frame.columns):
+        series = frame.iloc[:, j]
+        if str(series.dtype) == "category":
+            raise InputError(
+                f"{name}[{column!r}] is categorical. Encode it with pandas.get_dummies, or, if its "
+                "categories are quantities, convert it with astype(float)."
+            )
+        columns.append(_series(f"{name}[{column!r}]", series))
+    return np.column_stack(columns) if columns else np.empty(frame.shape)
+
+
+def _series(name: str, series: Any) -> npt.NDArray[Any]:
+    if not isinstance(series.dtype, np.dtype) and series.dtype.kind in "fiub":
+        return np.asarray(series.to_numpy(dtype=float, na_value=np.nan))
+    array = np.asarray(series)
+    if array.dtype.kind not in "fiub":
+        raise InputError(_not_numeric(name, array))
+    return array
+
+
+def _not_numeric(name: str, array: npt.NDArray[Any]) -> str:
+    """Says what was found instead of numbers, with an example."""
+    odd = next((v for v in array.ravel().tolist() if not isinstance(v, int | float)), None)
+    example = f" (e.g. {shown(odd)})" if odd is not None else ""
+    remedy = "Convert it with astype(float)"
+    if isinstance(odd, str):
+        remedy = "Encode text as numbers first, e.g. with pandas.get_dummies"
+    elif array.dtype.kind in "mM" or hasattr(odd, "isoformat"):
+        remedy = "Turn dates into numbers first, e.g. days since the first"
+    elif array.dtype.kind == "c":
+        remedy = "Split complex numbers into real and imaginary parts"
+    elif odd is None and array.dtype.kind == "O" and array.size:
+        remedy = "Convert it with astype(float); drop or impute missing values"
+    return f"{name} must be numeric, found dtype {array.dtype}{example}. {remedy}."
 
 
 def _finite(name: str, array: npt.NDArray[Any], names: tuple[str, ...] | None) -> None:

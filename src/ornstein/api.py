@@ -3,8 +3,6 @@
 import warnings
 from typing import Any
 
-import numpy as np
-
 from ornstein import _check
 from ornstein._check import DivergenceWarning, InputError
 from ornstein._types import Key
@@ -95,8 +93,7 @@ def sample(
     done = run(post, plan, _check.random_key(key), settings, bar("sampling", progress))
     if not done.status.ok:
         warnings.warn(done.status.message, DivergenceWarning, stacklevel=2)
-    flat = plan.center + np.asarray(plan.gain.sqrt().matvec(done.positions.astype(float)))
-    return Result(flat, done.status, plan, post, settings, done.steps, done.seconds)
+    return Result(done.flat, done.status, plan, post, settings, done.steps, done.seconds)
 
 
 def _fitting(post: Posterior, plan: Plan) -> Posterior:

@@ -1,8 +1,9 @@
-"""The compiled inner loop of one chain: segments of draws of blocks of steps.
+"""The compiled inner loop of one chain: segments of draws of steps.
 
 A *segment* is a few kept draws made on one reading order of the rows. A *draw* is ``thin`` steps,
-of which only the last iterate is kept. A *block* is as many steps as have their random numbers
-drawn at once. Random numbers depend on the chain's key, the segment and the step alone.
+of which only the last iterate is kept. Random numbers are drawn for a whole segment at once, or,
+where that would take too much memory, for *blocks* of steps; they depend on the chain's key, the
+segment and the step alone.
 """
 
 from dataclasses import dataclass
@@ -40,11 +41,15 @@ class Loop:
         return self.segment_draws * self.thin
 
     @property
+    def bulk(self) -> int:
+        """Steps whose random numbers may be drawn at once."""
+        width = self.dim + (self.batches.batch_size if self.batches.replacement else 1)
+        return max(1, _BULK // width)
+
+    @property
     def block(self) -> int:
         """Steps in a block: the largest divisor of ``thin`` that keeps to the bulk bound."""
-        width = self.dim + (self.batches.batch_size if self.batches.replacement else 1)
-        most = max(1, _BULK // width)
-        return next(b for b in range(min(most, self.thin), 0, -1) if self.thin % b == 0)
+        return next(b for b in range(min(self.bulk, self.thin), 0, -1) if self.thin % b == 0)
 
 
 class Problem(NamedTuple):
@@ -101,21 +106,31 @@ def advance(
             state, _ = kernel.advance(state, batches.take(rows, position, rows_last), noise)
             return state, jnp.isfinite(state.position).all() if watch else None
 
-        def block(state: State, first: Array) -> tuple[State, Array | None]:
-            steps = first + jnp.arange(loop.block, dtype=jnp.int32)
-            positions = batches.positions(batch_root, steps, this.phase)
-            noise = None
-            if kernel.noise is not None:
-                keys = jax.vmap(partial(jax.random.fold_in, noise_root))(steps)
-                noise = jax.vmap(kernel.noise)(keys)
-            return jax.lax.scan(one, state, (positions, noise))
+        def random(first: Array | int, count: int) -> tuple[Array, Array | None]:
+            key = jax.random.fold_in(batch_root, first)
+            positions = batches.positions(key, first, count, this.phase)
+            if kernel.noise is None:
+                return positions, None
+            return positions, kernel.noise(jax.random.fold_in(noise_root, first), (count,))
 
-        def draw(state: State, first: Array) -> tuple[State, Array | None]:
+        def block(state: State, first: Array) -> tuple[State, Array | None]:
+            return jax.lax.scan(one, state, random(first, loop.block))
+
+        def draw_in_blocks(state: State, first: Array) -> tuple[State, Array | None]:
             starts = first + jnp.arange(0, loop.thin, loop.block, dtype=jnp.int32)
             state, finite = jax.lax.scan(block, state, starts)
             return state, finite if watch else state.position
 
+        def draw(state: State, ready: tuple[Array, Array | None]) -> tuple[State, Array | None]:
+            state, finite = jax.lax.scan(one, state, ready)
+            return state, finite if watch else state.position
+
+        if loop.segment_steps <= loop.bulk:
+            ready = random(0, loop.segment_steps)
+            by_draw = (loop.segment_draws, loop.thin)
+            ready = jax.tree.map(lambda leaf: leaf.reshape(by_draw + leaf.shape[1:]), ready)
+            return jax.lax.scan(draw, state, ready)
         firsts = jnp.arange(0, loop.segment_steps, loop.thin, dtype=jnp.int32)
-        return jax.lax.scan(draw, state, firsts)
+        return jax.lax.scan(draw_in_blocks, state, firsts)
 
     return jax.lax.scan(segment, state, segments)

@@ -32,12 +32,14 @@ def per_example(row_sum: T, num_rows: int, prior_term: T, num_data: int) -> T:
 class LocalProblem(NamedTuple):
     """A model in the coordinates z of ``theta = center + W z``.
 
-    ``model`` is static, ``data`` and ``hyper`` are host arrays passed to compiled code.
+    ``model`` is static, ``data`` and ``hyper`` are host arrays passed to compiled code; ``factor``
+    is the ``W`` in use, which a model may have rotated to suit itself.
     """
 
     model: "LocalModel"
     data: PyTree
     hyper: PyTree
+    factor: Operator
 
 
 class LocalModel(ABC):
@@ -146,9 +148,8 @@ class Model(ABC):
         self, center: Vector, factor: Operator, data: PyTree, hyper: PyTree
     ) -> LocalProblem:
         """The model in the coordinates z of ``theta = center + W z`` (X8)."""
-        return LocalProblem(
-            InBasis(self), data, {"center": center, "factor": factor, "model": hyper}
-        )
+        local = {"center": center, "factor": factor, "model": hyper}
+        return LocalProblem(InBasis(self), data, local, factor)
 
 
 @dataclass(frozen=True)

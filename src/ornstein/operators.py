@@ -69,7 +69,7 @@ class Dense:
 
     def matvec(self, vector: AnyArray) -> AnyArray:
         """``M v`` for every row of ``vector``."""
-        return vector @ self.matrix.T
+        return self.matrix @ vector if vector.ndim == 1 else vector @ self.matrix.T
 
     def rmatvec(self, vector: AnyArray) -> AnyArray:
         """``M' v`` for every row of ``vector``."""

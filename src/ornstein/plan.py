@@ -112,6 +112,10 @@ class Plan:
             return inverse / N
         return (inverse @ C @ inverse if A.ndim == 2 else inverse * C * inverse) / N
 
+    def segment_draws(self, thin: int) -> int:
+        """Kept draws to make on one reading order of the rows."""
+        return self.batches.segment_draws(thin, self.relaxation_steps)
+
     def __str__(self) -> str:
         """A readable table."""
         S, N = self.batch_size, self.num_data
@@ -211,7 +215,7 @@ def plan(
     )
     drawn = Batches("windows" if batches == "auto" else batches, N, S)
     made = _make(chosen, structure, drawn, known, post, options)
-    if batches == "auto" and drawn.segment_draws(made.thin) * made.thin * S < N:
+    if batches == "auto" and made.segment_draws(made.thin) * made.thin * S < N:
         # Too few steps on a shuffle to be worth shuffling all rows.
         independent = Batches("independent", N, S)
         made = _make(chosen, structure, independent, known, post, options)

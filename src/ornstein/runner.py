@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from ornstein._check import InputError
 from ornstein._tree import cast, to_device
-from ornstein._types import Array
+from ornstein._types import Array, Vector
 from ornstein.kernels.contract import State
 from ornstein.loop import Loop, Problem, Segments, advance, build_kernel
 from ornstein.operators import Dense, Diagonal, Operator, as_operator
@@ -51,9 +51,9 @@ class Settings:
 
 
 class Run(NamedTuple):
-    """Positions in whitened coordinates (chains, draws, D), and how the run went."""
+    """Draws as vectors (chains, draws, D), and how the run went."""
 
-    positions: npt.NDArray[Any]
+    flat: Vector
     status: Status
     steps: int
     seconds: float
@@ -75,12 +75,13 @@ class _Chain:
     key: Array
     state: State
     kept: list[npt.NDArray[Any]]
+    ahead: Segments | None = None
 
 
 def run(post: Posterior, plan: Plan, key: Array, settings: Settings, progress: OpenProgress) -> Run:
     """Run all chains of a plan; ``progress`` opens a reporter for a number of steps."""
     with jax.enable_x64(settings.dtype == "float64"):
-        loop, problem, chains = _prepare(post, plan, key, settings)
+        loop, problem, chains, factor = _prepare(post, plan, key, settings)
     total, warm = _segment_counts(loop, settings)
     chunk = _chunk_segments(loop, settings, total)
     entropy = tuple(int(word) for word in np.asarray(jax.random.key_data(key)).ravel())
@@ -88,9 +89,11 @@ def run(post: Posterior, plan: Plan, key: Array, settings: Settings, progress: O
     began = perf_counter()
 
     def advance_chunk(first: int, chain: _Chain) -> tuple[State, npt.NDArray[Any]]:
-        segments = _segments(loop, entropy, chain.number, first, chunk)
+        segments = chain.ahead or _segments(loop, entropy, chain.number, first, chunk)
         with jax.enable_x64(settings.dtype == "float64"):
             state, positions = advance(loop, False, problem, chain.key, chain.state, segments)
+        if first + chunk < total:  # while the device runs
+            chain.ahead = _segments(loop, entropy, chain.number, first + chunk, chunk)
         return state, np.asarray(positions).reshape(-1, loop.dim)
 
     with (
@@ -113,23 +116,24 @@ def run(post: Posterior, plan: Plan, key: Array, settings: Settings, progress: O
             if not status.ok:
                 break
     positions = np.stack([np.concatenate(chain.kept)[: settings.draws] for chain in chains])
-    return Run(positions, status, total * loop.segment_steps, perf_counter() - began)
+    seconds = perf_counter() - began
+    flat = plan.center + np.asarray(factor.matvec(positions.astype(float)))
+    return Run(flat, status, total * loop.segment_steps, seconds)
 
 
 def _prepare(
     post: Posterior, plan: Plan, key: Array, settings: Settings
-) -> tuple[Loop, Problem, list[_Chain]]:
+) -> tuple[Loop, Problem, list[_Chain], Operator]:
     """Whitened problem and over-dispersed starts, both in the sampling precision."""
     dtype = np.dtype(settings.dtype)
-    factor = plan.gain.sqrt()
-    local = post.model.localise(plan.center, factor, post.data, post.hyper)
-    noise = None if plan.injected_cov is None else _in_basis(factor, plan.injected_cov)
+    local = post.model.localise(plan.center, plan.gain.sqrt(), post.data, post.hyper)
+    noise = None if plan.injected_cov is None else _in_basis(local.factor, plan.injected_cov)
     loop = Loop(
         model=local.model,
         batches=plan.batches,
         dim=plan.dim,
         thin=settings.thin,
-        segment_draws=plan.batches.segment_draws(settings.thin),
+        segment_draws=plan.segment_draws(settings.thin),
         dtype=settings.dtype,
         has_momentum=plan.momentum < 1,
     )
@@ -139,7 +143,7 @@ def _prepare(
         noise_factor=None if noise is None else to_device(noise.astype(dtype)),
         friction=jnp.asarray(plan.momentum, dtype),
     )
-    spread = _in_basis(factor, as_operator(plan.predicted_cov))
+    spread = _in_basis(local.factor, as_operator(plan.predicted_cov))
     chains = []
     for number in range(settings.chains):
         chain_key = jax.random.fold_in(key, number)
@@ -148,7 +152,7 @@ def _prepare(
         start = settings.dispersion * np.asarray(spread.matvec(normal))
         state = build_kernel(loop, problem).init(init_key, jnp.asarray(start, dtype))
         chains.append(_Chain(number, chain_key, state, []))
-    return loop, problem, chains
+    return loop, problem, chains, local.factor
 
 
 def _in_basis(factor: Operator, cov: Operator) -> Operator:

@@ -28,6 +28,10 @@ class Advance(Protocol):
         """Move."""
 
 
+Noise: TypeAlias = Callable[[Array, tuple[int, ...]], Array]
+"""``(key, shape) -> noise`` of shape ``(*shape, D)``."""
+
+
 class Kernel(NamedTuple):
     """A sampler's step, split so that the noise of many steps can be drawn at once.
 
@@ -36,26 +40,27 @@ class Kernel(NamedTuple):
     init
         ``(key, position) -> state``.
     noise
-        ``key -> injected noise of one step``, or None where the method injects none.
+        ``(key, shape) -> injected noise of that many steps``, or None where the method injects
+        none.
     advance
         ``(state, batch, noise) -> (state, info)``.
     """
 
     init: Callable[[Array, Array], State]
-    noise: Callable[[Array], Array] | None
+    noise: Noise | None
     advance: Advance
 
     def step(self, key: Array, state: State, batch: PyTree) -> tuple[State, Info]:
         """One step, drawing its own noise."""
-        return self.advance(state, batch, None if self.noise is None else self.noise(key))
+        return self.advance(state, batch, None if self.noise is None else self.noise(key, ()))
 
 
-def gaussian(factor: Operator | None, dim: int, dtype: Any) -> Callable[[Array], Array] | None:
+def gaussian(factor: Operator | None, dim: int, dtype: Any) -> Noise | None:
     """Draws ``N(0, F F')``; None for no noise."""
     if factor is None:
         return None
 
-    def draw(key: Array) -> Array:
-        return factor.matvec(jax.random.normal(key, (dim,), dtype))  # type: ignore[return-value]
+    def draw(key: Array, shape: tuple[int, ...]) -> Array:
+        return factor.matvec(jax.random.normal(key, (*shape, dim), dtype))  # type: ignore[return-value]
 
     return draw

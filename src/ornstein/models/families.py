@@ -11,7 +11,7 @@ from typing import Protocol
 import jax
 import jax.numpy as jnp
 
-from ornstein._types import Array, PyTree
+from ornstein._types import Array, PyTree, Vector
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 
@@ -31,6 +31,12 @@ class Family(Protocol):
 
     def curvature(self, eta: Array, y: Array, hyper: PyTree) -> Array:
         """Second derivative by eta, (rows,) or (rows, K, K)."""
+
+    def fold(self, x: Vector, offset: Vector, y: Vector) -> dict[str, Vector]:
+        """Rows for a loop in which ``eta = z x + offset``, holding as little as it needs."""
+
+    def folded_residual(self, along: Array, rows: PyTree, hyper: PyTree) -> Array:
+        """First derivative by ``along = z x`` for folded rows."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +58,14 @@ class Gaussian:
         """``1 / sigma^2``."""
         del y
         return jnp.ones_like(eta) / hyper["noise_scale"] ** 2
+
+    def fold(self, x: Vector, offset: Vector, y: Vector) -> dict[str, Vector]:
+        """The target counts from the offset."""
+        return {"x": x, "y": y - offset}
+
+    def folded_residual(self, along: Array, rows: PyTree, hyper: PyTree) -> Array:
+        """``(z x - y') / sigma^2``."""
+        return self.residual(along, rows["y"], hyper)
 
 
 @jax.custom_jvp
@@ -88,6 +102,16 @@ class Bernoulli:
         p = jax.nn.sigmoid(eta)
         return p * (1 - p)
 
+    def fold(self, x: Vector, offset: Vector, y: Vector) -> dict[str, Vector]:
+        """With the sign ``1 - 2y`` in the features the loss is ``softplus`` whatever the label."""
+        sign = 1 - 2 * y
+        return {"x": sign[:, None] * x, "offset": sign * offset}
+
+    def folded_residual(self, along: Array, rows: PyTree, hyper: PyTree) -> Array:
+        """``sigmoid``."""
+        del hyper
+        return jax.nn.sigmoid(along + rows["offset"])
+
 
 @dataclass(frozen=True)
 class Categorical:
@@ -111,6 +135,14 @@ class Categorical:
         p = jax.nn.softmax(eta, axis=-1)
         identity = jnp.eye(self.outputs, dtype=p.dtype)[None]
         return p[:, :, None] * (identity - p[:, None, :])
+
+    def fold(self, x: Vector, offset: Vector, y: Vector) -> dict[str, Vector]:
+        """As they are: models of several outputs are not folded."""
+        return {"x": x, "offset": offset, "y": y}
+
+    def folded_residual(self, along: Array, rows: PyTree, hyper: PyTree) -> Array:
+        """``p - onehot(y)``."""
+        return self.residual(along + rows["offset"], rows["y"], hyper)
 
     def _one_hot(self, y: Array, eta: Array) -> Array:
         return jax.nn.one_hot(y, self.outputs, dtype=eta.dtype)
@@ -136,3 +168,11 @@ class Counts:
         """``exp(eta)``."""
         del y, hyper
         return jnp.exp(eta)
+
+    def fold(self, x: Vector, offset: Vector, y: Vector) -> dict[str, Vector]:
+        """As they are."""
+        return {"x": x, "offset": offset, "y": y}
+
+    def folded_residual(self, along: Array, rows: PyTree, hyper: PyTree) -> Array:
+        """``exp(eta) - y``."""
+        return self.residual(along + rows["offset"], rows["y"], hyper)

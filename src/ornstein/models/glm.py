@@ -11,7 +11,7 @@ from ornstein._tree import Layout
 from ornstein._types import Array, PyTree, Vector
 from ornstein.model import LocalModel, LocalProblem, Model
 from ornstein.models.families import Family, Gaussian
-from ornstein.operators import Dense, Operator, as_operator
+from ornstein.operators import Dense, Operator
 
 _LOG_TWO_PI = math.log(2 * math.pi)
 
@@ -97,24 +97,29 @@ class Glm(Model):
     def localise(
         self, center: Vector, factor: Operator, data: PyTree, hyper: PyTree
     ) -> LocalProblem:
-        """With one output, fold ``W`` into the features: a dense gain then costs nothing a step."""
+        """With one output, fold ``W`` into the features: a dense gain then costs nothing a step.
+
+        ``W`` is rotated so that the prior's precision, too, is diagonal by z.
+        """
         if self.family.outputs > 1:
             return super().localise(center, factor, data, hyper)
+        precision = np.asarray(hyper["prior_precision"], float)
+        if isinstance(factor, Dense):
+            matrix = np.asarray(factor.matrix)
+            local_precision, rotation = np.linalg.eigh(matrix.T @ (precision[:, None] * matrix))
+            factor = Dense(matrix @ rotation)
+        else:
+            local_precision = np.broadcast_to(factor.values, center.shape) ** 2 * precision
         design = np.asarray(data["x"], float)
         if self.intercept:
             design = np.concatenate([design, np.ones((len(design), 1))], axis=1)
-        folded = {"x": factor.rmatvec(design), "offset": design @ center, "y": data["y"]}
-        precision = np.asarray(hyper["prior_precision"], float)
-        if isinstance(factor, Dense):
-            prior = as_operator(factor.matrix.T @ (precision[:, None] * np.asarray(factor.matrix)))
-        else:
-            prior = as_operator(np.broadcast_to(factor.values, center.shape) ** 2 * precision)
+        rows = self.family.fold(np.asarray(factor.rmatvec(design)), design @ center, data["y"])
         local = {
             "family": hyper,
-            "prior": prior,
+            "precision": local_precision,
             "prior_at_center": factor.rmatvec(precision * center),
         }
-        return LocalProblem(FoldedGlm(self.family), folded, local)
+        return LocalProblem(FoldedGlm(self.family), rows, local, factor)
 
     @property
     def order(self) -> Vector:
@@ -151,7 +156,7 @@ class Glm(Model):
 
 @dataclass(frozen=True)
 class FoldedGlm(LocalModel):
-    """A GLM of one output whose features already carry the factor: ``eta = offset + z x``.
+    """A GLM of one output whose features already carry the factor: ``eta = z x + offset``.
 
     Features lie feature-major, so that both passes over a batch are contiguous dot products.
     """
@@ -161,9 +166,9 @@ class FoldedGlm(LocalModel):
 
     def gradient_sum(self, z: Array, rows: PyTree, hyper: PyTree) -> Array:
         """Two matrix-vector products."""
-        eta = z @ rows["x"] + rows["offset"]
-        return rows["x"] @ self.family.residual(eta, rows["y"], hyper["family"])
+        residual = self.family.folded_residual(z @ rows["x"], rows, hyper["family"])
+        return rows["x"] @ residual
 
     def prior_gradient(self, z: Array, hyper: PyTree) -> Array:
-        """``W' P (center + W z)`` with ``W' P W`` folded."""
-        return hyper["prior"].matvec(z) + hyper["prior_at_center"]
+        """``W' P (center + W z)``, with ``W' P W`` diagonal."""
+        return hyper["precision"] * z + hyper["prior_at_center"]
