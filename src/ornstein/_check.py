@@ -72,11 +72,10 @@ def non_negative(name: str, value: Any) -> float:
 
 def _number(value: Any) -> float:
     """A real number as a float; NaN for anything else, truth values and text included."""
-    kind = getattr(value, "dtype", np.dtype(object)).kind
-    if isinstance(value, bool | str | bytes) or kind in "bcSU" or np.ndim(value):
-        return float("nan")
     try:
-        return float(value)
+        if isinstance(value, bool | str | bytes) or np.asarray(value).dtype.kind not in "fiuO":
+            return float("nan")
+        return float("nan") if np.ndim(value) else float(value)
     except (TypeError, ValueError, OverflowError):
         return float("nan")
 
@@ -135,14 +134,13 @@ def _printable(name: str) -> str:
 
 def _distinct(names: list[str]) -> tuple[str, ...]:
     """Repeated names numbered: a, a.1, a.2."""
-    taken, unique = set(names), []
-    for i, name in enumerate(names):
-        number, fresh = 0, name
-        while (number or name in names[:i]) and fresh in taken:
+    given, unique = set(names), dict[str, None]()
+    for name in names:
+        fresh, number = name, 0
+        while fresh in unique or (number and fresh in given):
             number += 1
             fresh = f"{name}.{number}"
-        taken.add(fresh)
-        unique.append(fresh)
+        unique[fresh] = None
     return tuple(unique)
 
 
@@ -221,7 +219,7 @@ def _numeric(name: str, value: Any) -> npt.NDArray[Any]:
         with np.errstate(over="ignore"):
             return array.astype(float)
     if array.dtype.kind in "iu" and array.dtype.itemsize == 8 and array.size:
-        fits = -(2**31) <= int(array.min()) and int(array.max()) < 2**31
+        fits = int(array.min()) >= -(2**31) and int(array.max()) < 2**31
         return array if fits else array.astype(float)
     return array
 
@@ -262,7 +260,8 @@ def _series(name: str, series: Any) -> npt.NDArray[Any]:
 
 def _not_numeric(name: str, array: npt.NDArray[Any]) -> str:
     """Says what was found instead of numbers, with an example."""
-    odd = next((v for v in array.ravel().tolist() if not isinstance(v, int | float)), None)
+    values = array.flat if array.dtype.kind == "O" else array.ravel()[:1].tolist()
+    odd = next((value for value in values if not isinstance(value, int | float)), None)
     example = f" (e.g. {shown(odd)})" if odd is not None else ""
     remedy = "Convert it with astype(float)"
     if isinstance(odd, str):
