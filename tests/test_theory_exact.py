@@ -89,7 +89,6 @@ def test_X1_without_noise_does_not_mix() -> None:
     assert np.all(np.isnan(finite_step_covariance(K, np.diag([1.0, 4.0]), np.diag([1.0, 0.0]))))
 
 
-@pytest.mark.xfail(reason="rounding puts an eigenvalue of exactly 2 below 2", strict=True)
 @theory_settings
 @given(problems(min_dim=2, max_log_cond=2.0))
 def test_X1_singular_noise_is_unstable_never_wrong(p: Problem) -> None:

@@ -50,6 +50,8 @@ def test_operator_transpose_of_an_asymmetric_matrix(dim: int) -> None:
     vectors = rows(dim)
     for n, vector in enumerate(vectors):
         np.testing.assert_allclose(Dense(matrix).matvec(vectors)[n], matrix @ vector, rtol=1e-12)
+        np.testing.assert_allclose(Dense(matrix).matvec(vector), matrix @ vector, rtol=1e-12)
+        np.testing.assert_allclose(Dense(matrix).rmatvec(vector), matrix.T @ vector, rtol=1e-12)
         np.testing.assert_allclose(Dense(matrix).rmatvec(vectors)[n], matrix.T @ vector, rtol=1e-12)
         np.testing.assert_allclose(matrix @ Dense(matrix).solve(vectors)[n], vector, rtol=1e-9)
 

@@ -66,6 +66,7 @@ def sample(
 
     Examples
     --------
+    >>> import numpy as np
     >>> import ornstein as orn
     >>> X = np.linspace(-1, 1, 200)[:, None]
     >>> result = orn.sample(orn.models.linear(X, X[:, 0]), batch_size=20, draws=50)

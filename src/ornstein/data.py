@@ -16,7 +16,7 @@ Three schemes, all deterministic by (key, step):
 
 from dataclasses import dataclass
 from functools import lru_cache
-from math import isqrt
+from math import isqrt, log2
 from typing import Literal, TypeAlias
 
 import jax
@@ -33,7 +33,7 @@ SCHEMES: tuple[str, ...] = ("independent", "windows", "epochs")
 Order: TypeAlias = npt.NDArray[np.int32]
 """Row numbers in reading order, for one segment of steps."""
 
-_MOST_DRAWS = 64
+_MOST_DRAWS = 6  # as a power of two
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,8 @@ class Batches:
         Monte-Carlo variance of a chain that relaxes in tau steps: here a quarter.
         """
         period = max(self.per_epoch, 0.4 * self.per_epoch * relaxation_steps)
-        return min(max(1, round(period / thin)), _MOST_DRAWS)
+        # A power of two, so that similar data sets share compiled code.
+        return 2 ** min(max(0, round(log2(period / thin))), _MOST_DRAWS)
 
     def order(self, entropy: tuple[int, ...], chain: int, segment: int, steps: int) -> Order:
         """Reading order of one segment of ``steps`` steps; its length depends on steps only."""

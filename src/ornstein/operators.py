@@ -26,13 +26,19 @@ class Diagonal:
 
     def matvec(self, vector: AnyArray) -> AnyArray:
         """``M v`` for every row of ``vector``."""
-        return self.values * vector
+        return vector * self._along(vector)
 
     rmatvec = matvec
 
     def solve(self, vector: AnyArray) -> AnyArray:
         """``M^-1 v`` for every row of ``vector``."""
-        return vector / self.values
+        return vector / self._along(vector)
+
+    def _along(self, vector: AnyArray) -> AnyArray:
+        """The values, with as many axes as the vector."""
+        if self.values.ndim == 0 or vector.ndim == 1:
+            return self.values
+        return self.values.reshape((1,) * (vector.ndim - 1) + (-1,))
 
     def sqrt(self) -> "Diagonal":
         """``R`` with ``R R' = M``."""

@@ -317,10 +317,10 @@ def _refuse_unstable(
     if rates.ndim == 2:  # a batch of 1 x 1 problems
         rates, basis = rates[:, 0], np.diag(basis[:, 0, 0])
         A = np.diag(A[:, 0, 0])
-    bad = np.flatnonzero(~((rates > 0) & (rates < limit * (1 - 1e-9))))
-    if not bad.size:
+    if theory.within_limits(rates, mu):
         return
-    if np.any(np.isnan(rates)) or rates.min() <= 0:
+    bad = np.flatnonzero(rates >= limit * (1 - 1e-6))
+    if not bad.size or not _is_positive_definite(A):
         raise UnstablePlanError(
             "The loss is not convex at the point of the plan, so no gain is stable there. "
             "Plan at the optimum (at=None), with a proper prior on every parameter."
@@ -340,6 +340,14 @@ def _refuse_unstable(
         f"along {shown}{more}. There the gradient noise is too small for this gain, as where the "
         f"prior knows more than the data. Remedy: {remedy}; a smaller batch_size also helps."
     )
+
+
+def _is_positive_definite(matrix: Vector) -> bool:
+    try:
+        np.linalg.cholesky(matrix)
+    except np.linalg.LinAlgError:
+        return False
+    return True
 
 
 def direction_name(direction: Vector, hessian: Vector, labels: tuple[str, ...]) -> str:

@@ -36,6 +36,7 @@ from ornstein.theory.stationary import (
     momentum_covariance,
     ou_covariance,
     relaxation_steps,
+    within_limits,
 )
 from ornstein.theory.whitening import joint_diagonalisation
 
@@ -70,4 +71,5 @@ __all__ = [
     "sgfs_scalar",
     "sgld",
     "square_root_sgd",
+    "within_limits",
 ]

@@ -27,9 +27,11 @@ def averaged_covariance(
     True
     """
     cov = finite_step_covariance(gain, hessian, batch_noise_cov, injected_cov)
+    if np.any(np.isnan(cov)):
+        return cov
     k, basis = modes(gain, hessian)
     in_modes = np.linalg.solve(basis, np.swapaxes(np.linalg.solve(basis, cov), -1, -2))
-    lagged = _weighted_lags(k, window)
+    lagged = window * (window - 1) / 2 - lag_deficit(k, window)
     scale = (window + lagged[..., :, None] + lagged[..., None, :]) / window**2
     return basis @ (in_modes * scale) @ np.swapaxes(basis, -1, -2)
 
@@ -48,14 +50,17 @@ def averaged_covariance_limit(
     return np.linalg.solve(hessian, np.swapaxes(half, -1, -2)) / (window * batch_size)
 
 
-def _weighted_lags(k: Vector, window: int) -> Vector:
-    """``sum_{t=1}^{T-1} (T - t) (1 - k)^t`` without cancellation for small ``T k``."""
+def lag_deficit(k: Vector, window: int) -> Vector:
+    """``sum_{t=1}^{T-1} (T - t) (1 - (1 - k)^t)``, with its digits kept for slow modes."""
     T = float(window)
-    closed = (1 - k) * (T * k - 1 + (1 - k) ** window) / k**2
-    # sum_m (-k)^m C(T+1, m+2) - T, where the closed form would cancel.
+    slow = T * k < 0.5
+    fast_k, slow_k = np.where(slow, 1.0, k), np.where(slow, k, 0.0)
+    decay = (1 - fast_k) ** window
+    closed = T * (T - 1) / 2 - (1 - fast_k) * (T * fast_k - 1 + decay) / fast_k**2
+    # -sum_{m>0} (-k)^m C(T+1, m+2), where the closed form would cancel.
     term = np.full_like(k, T * (T + 1) / 2)
-    series = term - T
+    series = np.zeros_like(k)
     for m in range(16):
-        term = term * -k * (T - 1 - m) / (m + 3)
-        series = series + term
-    return np.where(T * k < 0.5, series, closed)
+        term = term * -slow_k * (T - 1 - m) / (m + 3)
+        series = series - term
+    return np.where(slow, series, closed)

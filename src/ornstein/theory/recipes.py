@@ -51,9 +51,8 @@ def diagonal(matrix: Vector) -> Vector:
     return np.diag(matrix) if np.ndim(matrix) == 2 else np.asarray(matrix, float)
 
 
-def _reciprocal(diagonal: Vector) -> Vector:
-    tiny = np.finfo(float).eps * max(float(np.max(diagonal)), _TINY)
-    return 1 / np.maximum(diagonal, tiny)
+def _reciprocal(values: Vector) -> Vector:
+    return 1 / np.maximum(values, _TINY)
 
 
 def constant_sgd(batch_noise_cov: Vector, num_data: int) -> Recipe:

@@ -11,6 +11,8 @@ import numpy as np
 
 from ornstein._types import Vector
 
+_EDGE = 1e-9  # relative distance from the stability limit that counts as on it
+
 
 class Modes(NamedTuple):
     """Eigenmodes of the drift ``K A``.
@@ -58,8 +60,13 @@ def is_stable(gain: Vector, hessian: Vector, momentum: float = 1.0) -> bool:
     >>> is_stable(np.array([[1.9]]), np.eye(1)), is_stable(np.array([[2.1]]), np.eye(1))
     (True, False)
     """
-    rates = modes(gain, hessian).rates
-    return bool(np.all((rates > 0) & (rates < 2 * (2 - momentum)))) and 0 < momentum < 2
+    return within_limits(modes(gain, hessian).rates, momentum)
+
+
+def within_limits(rates: Vector, momentum: float = 1.0) -> bool:
+    """Whether all modes shrink; at the edge itself, as far as rounding tells, they do not."""
+    limit = 2 * (2 - momentum) * (1 - _EDGE)
+    return bool(np.all((rates > 0) & (rates < limit))) and 0 < momentum < 2
 
 
 def relaxation_steps(rates: Vector, momentum: float = 1.0) -> Vector:
@@ -127,7 +134,7 @@ def finite_step_covariance(
     0.210526
     """
     k, basis = modes(gain, hessian)
-    if not np.all((k > 0) & (k < 2)):
+    if not within_limits(k):
         return _unstable(hessian)
     gradient, injected = _noise_in_modes(basis, batch_noise_cov, injected_cov)
     ki, kj = k[..., :, None], k[..., None, :]
