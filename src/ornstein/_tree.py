@@ -1,7 +1,8 @@
 """Pytrees of parameters as flat vectors, and rows of pytrees of data."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import reduce
 from itertools import product
 from typing import Any
 
@@ -111,6 +112,17 @@ def blocks(data: PyTree, block_rows: int) -> Iterator[tuple[PyTree, Vector]]:
             return np.concatenate([part, np.repeat(part[:1], missing, axis=0)]) if missing else part
 
         yield jax.tree.map(block, data), weights
+
+
+def sum_over_blocks(
+    data: PyTree, block_rows: int, function: Callable[[PyTree, Vector], PyTree]
+) -> PyTree:
+    """Sum over blocks of what a function makes of their rows and weights, on the host."""
+    parts = (
+        jax.tree.map(np.asarray, function(rows, weights))
+        for rows, weights in blocks(data, block_rows)
+    )
+    return reduce(lambda total, part: jax.tree.map(np.add, total, part), parts)
 
 
 def to_device(tree: PyTree) -> PyTree:

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.stats
 
 from ornstein import theory
-from ornstein._tree import blocks, cast, num_rows
+from ornstein._tree import cast, num_rows, sum_over_blocks
 from ornstein._types import Array, PyTree, Vector
 from ornstein.geometry import block_rows
 from ornstein.measure import as_matrix, measured_kl
@@ -129,18 +129,15 @@ def _gaussian_noise(post: Posterior, plan: Plan) -> Check:
 def _moments(post: Posterior, theta: Vector, basis: Vector) -> Vector:
     """Central moments 1 to 4 of the rows' gradients along the columns of ``basis``."""
     rows = cast(post.data, np.float64)
-    args = jnp.asarray(theta), jnp.asarray(basis)
-    passes = [
-        _power_sums(post.model, *args, block, post.hyper, weights, shift=jnp.zeros(len(theta)))
-        for block, weights in blocks(rows, block_rows(post))
-    ]
-    mean = np.sum([np.asarray(p[0]) for p in passes], axis=0) / post.num_data
-    passes = [
-        _power_sums(post.model, *args, block, post.hyper, weights, shift=jnp.asarray(mean))
-        for block, weights in blocks(rows, block_rows(post))
-    ]
-    total: Vector = np.sum([np.asarray(p) for p in passes], axis=0)
-    return total / post.num_data
+
+    def about(shift: Vector) -> Vector:
+        def block(rows: PyTree, weights: Vector) -> Array:
+            along = jnp.asarray(theta), jnp.asarray(basis), jnp.asarray(shift)
+            return _power_sums(post.model, *along, rows, post.hyper, weights)
+
+        return sum_over_blocks(rows, block_rows(post), block) / post.num_data
+
+    return about(about(np.zeros(len(theta)))[0])
 
 
 @partial(jax.jit, static_argnums=(0,))
@@ -148,10 +145,10 @@ def _power_sums(
     model: Model,
     theta: Array,
     basis: Array,
+    shift: Array,
     rows: PyTree,
     hyper: PyTree,
     weights: Array,
-    shift: Array,
 ) -> Array:
     along = model.gradients(theta, rows, hyper) @ basis - shift[None]
     return jnp.stack([weights @ along**power for power in (1, 2, 3, 4)])
@@ -185,10 +182,11 @@ def _constant_noise(post: Posterior, plan: Plan, draws: Vector) -> Check:
 
 def _noise_cov(post: Posterior, rows: PyTree, thetas: Vector) -> Vector:
     """Covariance of the rows' gradients, averaged over several parameters."""
-    total, outer = np.zeros(()), np.zeros(())
-    for block, weights in blocks(rows, max(64, block_rows(post) // 4)):
-        sums = _gradient_sums(post.model, jnp.asarray(thetas), block, post.hyper, weights)
-        total, outer = total + np.asarray(sums[0]), outer + np.asarray(sums[1])
+
+    def block(rows: PyTree, weights: Vector) -> PyTree:
+        return _gradient_sums(post.model, jnp.asarray(thetas), rows, post.hyper, weights)
+
+    total, outer = sum_over_blocks(rows, max(64, block_rows(post) // 4), block)
     means = total / num_rows(rows)
     return outer / (num_rows(rows) * len(thetas)) - means.T @ means / len(thetas)
 
@@ -242,9 +240,11 @@ def _quadratic_loss(post: Posterior, plan: Plan, draws: Vector) -> Check:
     """
     thetas = np.concatenate([plan.center[None], draws])
     losses = np.asarray(_prior_losses(post.model, jnp.asarray(thetas), post.hyper))
-    for block, weights in blocks(cast(post.data, np.float64), block_rows(post)):
-        rows = _losses(post.model, jnp.asarray(thetas), block, post.hyper, weights)
-        losses = losses + np.asarray(rows)
+
+    def block(rows: PyTree, weights: Vector) -> Array:
+        return _losses(post.model, jnp.asarray(thetas), rows, post.hyper, weights)
+
+    losses = losses + sum_over_blocks(cast(post.data, np.float64), block_rows(post), block)
     offset = draws - plan.center
     quadratic = 0.5 * np.einsum("ti,ij,tj->t", offset, as_matrix(plan.posterior_precision), offset)
     number = 0.5 * float(np.var(losses[1:] - losses[0] - quadratic))

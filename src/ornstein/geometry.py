@@ -13,7 +13,7 @@ import numpy as np
 
 from ornstein import _check
 from ornstein._check import InputError
-from ornstein._tree import blocks, cast, num_rows
+from ornstein._tree import cast, num_rows, sum_over_blocks
 from ornstein._types import Array, Key, PyTree, Vector
 from ornstein.model import Model, per_example
 from ornstein.posterior import Posterior
@@ -181,12 +181,10 @@ def _groups(post: Posterior, rows: int | None, key: Key) -> list[PyTree]:
 
 
 def _sums(post: Posterior, theta: Vector, data: PyTree, dense: bool) -> _Sums:
-    totals: list[Vector] | None = None
-    for rows, weights in blocks(cast(data, np.float64), block_rows(post)):
-        block = _block_sums(post.model, dense, jnp.asarray(theta), rows, post.hyper, weights)
-        host = [np.asarray(value) for value in block]
-        totals = host if totals is None else [a + b for a, b in zip(totals, host, strict=True)]
-    assert totals is not None
+    def block(rows: PyTree, weights: Vector) -> PyTree:
+        return _block_sums(post.model, dense, jnp.asarray(theta), rows, post.hyper, weights)
+
+    totals = sum_over_blocks(cast(data, np.float64), block_rows(post), block)
     return _Sums(num_rows(data), *totals)
 
 

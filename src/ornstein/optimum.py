@@ -13,7 +13,7 @@ import numpy as np
 import scipy.optimize
 
 from ornstein._check import OptimumError
-from ornstein._tree import blocks, cast
+from ornstein._tree import cast, sum_over_blocks
 from ornstein._types import Array, PyTree, Vector
 from ornstein.geometry import block_rows
 from ornstein.model import Model, per_example
@@ -121,13 +121,12 @@ def _lbfgs(post: Posterior, data: PyTree) -> Vector:
 
 
 def _evaluate(post: Posterior, data: PyTree, theta: Vector, dense: bool) -> _Local:
-    totals: list[Vector] | None = None
     flat = jnp.asarray(theta)
-    for rows, weights in blocks(data, block_rows(post)):
-        block = _block(post.model, dense, flat, rows, post.hyper, weights)
-        host = [np.asarray(value) for value in block]
-        totals = host if totals is None else [a + b for a, b in zip(totals, host, strict=True)]
-    assert totals is not None
+
+    def block(rows: PyTree, weights: Vector) -> PyTree:
+        return _block(post.model, dense, flat, rows, post.hyper, weights)
+
+    totals = sum_over_blocks(data, block_rows(post), block)
     prior = [np.asarray(value) for value in _prior(post.model, dense, flat, post.hyper)]
     N = post.num_data
     loss, gradient, hessian = (per_example(t, N, p, N) for t, p in zip(totals, prior, strict=True))

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ornstein import _check, methods, theory
-from ornstein._check import InputError, UnstablePlanError
+from ornstein import _check, advice, methods, theory
+from ornstein._check import InputError
 from ornstein._tree import Layout
 from ornstein._types import Key, PyTree, Vector
 from ornstein.data import SCHEMES, Batches
@@ -246,7 +246,7 @@ def _make(
     K, A, C_S, Q = _as_problem(recipe, setting)
     mu = recipe.momentum
     modes = theory.modes(K, A)
-    _refuse_unstable(method, modes, mu, A, labels)
+    advice.refuse_unstable(method, modes, mu, A, labels)
     cov = _predict(recipe, batches, K, A, C_S, Q)
     limit = theory.ou_covariance(K, A, C_S / mu if mu < 1 else C_S, Q)
     relaxation = float(np.max(theory.relaxation_steps(modes.rates, mu)))
@@ -273,7 +273,7 @@ def _make(
         warmup=_WARMUP * thin,
         thin=thin,
         draws=_DRAWS,
-        warnings=tuple(_warnings(method, structure, batches, known, labels, kl, relaxation)),
+        warnings=tuple(advice.warnings(method, structure, batches, known, labels, kl, relaxation)),
     )
 
 
@@ -307,109 +307,3 @@ def _predict(
     if batches.scheme == "epochs":
         return theory.epoch_covariance(K, A, C_S, batches.per_epoch, Q)
     return theory.finite_step_covariance(K, A, C_S, Q)
-
-
-def _refuse_unstable(
-    method: Method, modes: theory.Modes, mu: float, A: Vector, labels: tuple[str, ...]
-) -> None:
-    rates, basis = modes
-    limit = 2 * (2 - mu)
-    if rates.ndim == 2:  # a batch of 1 x 1 problems
-        rates, basis = rates[:, 0], np.diag(basis[:, 0, 0])
-        A = np.diag(A[:, 0, 0])
-    if theory.within_limits(rates, mu):
-        return
-    bad = np.flatnonzero(rates >= limit * (1 - 1e-6))
-    if not bad.size or not _is_positive_definite(A):
-        raise UnstablePlanError(
-            "The loss is not convex at the point of the plan, so no gain is stable there. "
-            "Plan at the optimum (at=None), with a proper prior on every parameter."
-        )
-    shown = ", ".join(
-        f"{direction_name(basis[:, i], A, labels)} (K A = {rates[i]:.3g})" for i in bad[::-1][:5]
-    )
-    more = f" and {bad.size - 5} more" if bad.size > 5 else ""
-    if method.name == "exact":
-        remedy = "use structure='dense'"
-        if rates.max() < limit * (1 + 1e-6):
-            remedy = "use rho=1, which keeps K A at or below 1"
-    else:
-        remedy = "use method='exact', which gives such directions the prior's variance"
-    raise UnstablePlanError(
-        f"method={method.name!r} would diverge: K A must stay below {limit:g}, but reaches it "
-        f"along {shown}{more}. There the gradient noise is too small for this gain, as where the "
-        f"prior knows more than the data. Remedy: {remedy}; a smaller batch_size also helps."
-    )
-
-
-def _is_positive_definite(matrix: Vector) -> bool:
-    try:
-        np.linalg.cholesky(matrix)
-    except np.linalg.LinAlgError:
-        return False
-    return True
-
-
-def direction_name(direction: Vector, hessian: Vector, labels: tuple[str, ...]) -> str:
-    """The parameter that dominates a direction, each measured in its own posterior scale."""
-    loading = np.abs(direction) * np.sqrt(np.maximum(np.diag(hessian), 0.0))
-    largest = int(np.argmax(loading))
-    share = loading[largest] ** 2 / max(float(loading @ loading), np.finfo(float).tiny)
-    return labels[largest] if share > 0.9 else f"mostly {labels[largest]}"
-
-
-def _warnings(
-    method: Method,
-    structure: str,
-    batches: Batches,
-    known: Geometry,
-    labels: tuple[str, ...],
-    kl: float,
-    relaxation: float,
-) -> list[str]:
-    found = []
-    if known.structure == "diagonal":
-        found.append("only diagonals of A and C are known: the prediction ignores correlations")
-    distance = _distance_to_optimum(known)
-    if distance > 0.1:
-        found.append(
-            f"the plan's point is {distance:.2g} posterior standard deviations from the optimum; "
-            "leave out at= to find the optimum"
-        )
-    prior_only = _prior_dominated(known, labels)
-    if prior_only:
-        found.append("the prior knows more than the data of " + prior_only)
-    if method.target == "posterior" and kl > 0.1:
-        better = (
-            ""
-            if method.name == "exact" and structure == "dense"
-            else "; method='exact' with structure='dense' is exact"
-        )
-        found.append(f"the draws will be {kl:.2g} nats off the posterior{better}")
-    if batches.scheme == "epochs":
-        found.append("an epoch loader's noise cancels over an epoch (X7): prefer windows")
-    if relaxation > 1e5:
-        found.append(f"the slowest direction needs {relaxation:.2g} steps to forget its start")
-    if known.relative_error > 0.05:
-        found.append(f"A and C are known to {known.relative_error:.0%} only; raise geometry_rows")
-    return found
-
-
-def _distance_to_optimum(known: Geometry) -> float:
-    """Newton decrement in posterior standard deviations, over the root of D."""
-    A, g = known.hessian, known.gradient
-    step = np.linalg.solve(A, g) if A.ndim == 2 else g / A
-    return math.sqrt(max(0.0, float(known.num_data * g @ step)) / len(g))
-
-
-def _prior_dominated(known: Geometry, labels: tuple[str, ...]) -> str:
-    """Directions in which the prior holds more than half of the curvature, named."""
-    A, prior = known.hessian, known.prior_hessian
-    if A.ndim == 1:
-        names = [labels[i] for i in np.flatnonzero(prior > 0.5 * A)]
-    else:
-        V, share = theory.joint_diagonalisation(A, prior)
-        names = [direction_name(V[:, i], A, labels) for i in np.flatnonzero(share > 0.5)]
-    unique = list(dict.fromkeys(names))
-    shown = ", ".join(unique[:5])
-    return shown + (f" and {len(unique) - 5} more" if len(unique) > 5 else "")
