@@ -9,7 +9,7 @@ import pytest
 import ornstein as orn
 from ornstein.datasets import Dataset
 
-jax.config.update("jax_enable_x64", os.environ.get("ORNSTEIN_TEST_X64", "1") == "1")
+jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_debug_key_reuse", True)
 

@@ -23,7 +23,8 @@ from ornstein.operators import Dense, Diagonal, Operator, as_operator
 from ornstein.plan import Plan
 from ornstein.posterior import Posterior
 
-_CHUNKS = 40  # dispatches a run is cut into, so that progress can be shown
+_CHUNKS = 40  # dispatches a long run is cut into, so that progress can be shown
+_CHUNK_STEPS = 10_000  # steps of a dispatch, at least: less is not worth its overhead
 _ORDER_BYTES = 2**26  # reading orders held at once by one chain
 
 
@@ -175,7 +176,8 @@ def _chunk_segments(loop: Loop, settings: Settings, total: int) -> int:
     if settings.chunk is not None:
         return min(settings.chunk, total)
     order_bytes = 4 * max(1, len(loop.batches.order((0,), 0, 0, loop.segment_steps)))
-    return max(1, min(-(-total // _CHUNKS), _ORDER_BYTES // order_bytes))
+    wanted = max(-(-total // _CHUNKS), _CHUNK_STEPS // loop.segment_steps)
+    return max(1, min(wanted, total, _ORDER_BYTES // order_bytes))
 
 
 def _segments(loop: Loop, entropy: tuple[int, ...], chain: int, first: int, count: int) -> Segments:
