@@ -4,16 +4,21 @@ JAX (seen in 0.10) remembers the device form of a captured NumPy array by the ar
 alone: met again in the other precision it keeps its old dtype, and tracing fails. As arguments the
 constants follow the precision of the call, and the user's own arrays are never touched.
 
-Seen are floating-point arrays in closures, defaults, partials and module globals, also through
-functions of the same module.
+Seen are arrays in closures, defaults, partials, methods' objects and module globals, also inside
+lists, tuples and dicts, and through functions of the same module. Whole numbers stay constants,
+since they may be shapes or indices, but as copies of at most 32 bits.
 """
 
+import copy
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, MethodType
 from typing import Any
 
+import jax
 import numpy as np
+
+_JITTED = type(jax.jit(lambda x: x))
 
 
 def constants(function: Callable[..., Any]) -> list[np.ndarray[Any, Any]]:
@@ -24,55 +29,91 @@ def constants(function: Callable[..., Any]) -> list[np.ndarray[Any, Any]]:
         found.append(array.copy())
         return array
 
-    _rebuild(function, note, ())
+    _Rebuild(note).function(function)
     return found
 
 
 def bind(function: Callable[..., Any], values: Sequence[Any]) -> Callable[..., Any]:
     """The function with its captured arrays replaced, in the order of :func:`constants`."""
-    if not values:
-        return function
     remaining = iter(values)
-    return _rebuild(function, lambda _: next(remaining), ())
+    return _Rebuild(lambda array: next(remaining, array)).function(function)
 
 
-def _rebuild(function: Any, replace: Callable[[Any], Any], within: tuple[int, ...]) -> Any:
-    """A copy of a function in which every captured array went through ``replace``."""
-    if id(function) in within:  # a recursive function: its inner self stays as it is
-        return function
-    within = (*within, id(function))
+class _Rebuild:
+    """Copies functions; every captured floating-point array goes through ``replace``."""
 
-    def visit(value: Any) -> Any:
-        if isinstance(value, np.ndarray) and value.dtype.kind == "f":
-            return replace(value)
-        if isinstance(value, partial | FunctionType) or hasattr(value, "__wrapped__"):
-            return _rebuild(value, replace, within)
+    def __init__(self, replace: Callable[[Any], Any]) -> None:
+        self.replace = replace
+        self.made: dict[int, Any] = {}
+
+    def value(self, value: Any) -> Any:
+        """A captured value with its arrays replaced."""
+        if isinstance(value, np.ndarray):
+            if value.dtype.kind == "f":
+                return self.replace(value)
+            return value.astype(np.int32) if value.dtype in (np.int64, np.uint64) else value
+        if isinstance(value, list | tuple | dict) and _holds_array(value):
+            return jax.tree.map(self.value, value)
+        if isinstance(value, partial | FunctionType | MethodType | _JITTED):
+            return self.function(value)
         return value
 
-    if isinstance(function, partial):
-        keywords = {name: visit(value) for name, value in function.keywords.items()}
-        return partial(visit(function.func), *map(visit, function.args), **keywords)
-    if not isinstance(function, FunctionType):
-        inner = getattr(function, "__wrapped__", None)  # a jitted function
-        return function if inner is None else _rebuild(inner, replace, within)
-    cells = function.__closure__ or ()
-    closure = tuple(type(cell)(visit(cell.cell_contents)) for cell in cells)
-    changed = {}
-    for name in dict.fromkeys(_global_names(function.__code__)):
-        value = function.__globals__.get(name)
-        same_module = getattr(value, "__module__", None) == function.__module__
-        if isinstance(value, np.ndarray) or (isinstance(value, FunctionType) and same_module):
-            changed[name] = visit(value)
-    copy = FunctionType(
-        function.__code__,
-        {**function.__globals__, **changed},
-        function.__name__,
-        tuple(map(visit, function.__defaults__ or ())) or None,
-        closure or None,
-    )
-    defaults = function.__kwdefaults__
-    copy.__kwdefaults__ = {k: visit(v) for k, v in defaults.items()} if defaults else None
-    return copy
+    def function(self, function: Any) -> Any:
+        """A copy of a function; what it is not known how to copy stays as it is."""
+        if id(function) in self.made:
+            return self.made[id(function)]
+        if isinstance(function, partial):
+            keywords = {name: self.value(value) for name, value in function.keywords.items()}
+            return partial(self.value(function.func), *map(self.value, function.args), **keywords)
+        if isinstance(function, MethodType):
+            owner = self.instance(function.__self__)
+            return MethodType(self.function(function.__func__), owner)
+        if isinstance(function, _JITTED):
+            inner = getattr(function, "__wrapped__", None)
+            return function if inner is None else self.function(inner)
+        return self.plain(function) if isinstance(function, FunctionType) else function
+
+    def instance(self, owner: Any) -> Any:
+        """A shallow copy of an object whose attributes hold arrays."""
+        attributes = getattr(owner, "__dict__", None)
+        if isinstance(owner, type) or not attributes or not _holds_array(list(attributes.values())):
+            return owner
+        twin = copy.copy(owner)
+        for name, value in attributes.items():
+            object.__setattr__(twin, name, self.value(value))
+        return twin
+
+    def plain(self, function: FunctionType) -> FunctionType:
+        """A Python function with its closure, defaults and globals visited."""
+        made = FunctionType(
+            function.__code__,
+            dict(function.__globals__),
+            function.__name__,
+            function.__defaults__,
+            tuple(type(cell)() for cell in function.__closure__ or ()) or None,
+        )
+        self.made[id(function)] = made  # before its parts: it may call itself
+        for old, new in zip(function.__closure__ or (), made.__closure__ or (), strict=True):
+            try:
+                new.cell_contents = self.value(old.cell_contents)
+            except ValueError:  # not assigned yet
+                continue
+        for name in dict.fromkeys(_global_names(function.__code__)):
+            if name not in function.__globals__:
+                continue  # an attribute, or a builtin
+            value = function.__globals__[name]
+            inner = getattr(value, "__wrapped__", value) if isinstance(value, _JITTED) else value
+            is_function = isinstance(inner, FunctionType | MethodType | partial)
+            if not is_function or getattr(inner, "__module__", None) == function.__module__:
+                made.__globals__[name] = self.value(value)
+        made.__defaults__ = tuple(map(self.value, function.__defaults__ or ())) or None
+        keywords = function.__kwdefaults__
+        made.__kwdefaults__ = {k: self.value(v) for k, v in keywords.items()} if keywords else None
+        return made
+
+
+def _holds_array(tree: Any) -> bool:
+    return any(isinstance(leaf, np.ndarray) for leaf in jax.tree.leaves(tree))
 
 
 def _global_names(code: CodeType) -> Iterator[str]:

@@ -67,10 +67,18 @@ class Layout:
         return labels
 
     def leaf_names(self) -> list[str]:
-        """A readable name for every leaf, e.g. ``layer.weight``."""
+        """A readable, distinct name for every leaf, e.g. ``layer.weight``."""
         tree = jax.tree.unflatten(self.treedef, range(len(self.shapes)))
         keyed, _ = jax.tree_util.tree_flatten_with_path(tree)
-        return [".".join(_entry(key) for key in path) or "theta" for path, _ in keyed]
+        taken = {"chain", "draw"}  # ArviZ's own
+        names = []
+        for path, _ in keyed:
+            name = ".".join(_entry(key) for key in path).replace("/", "_") or "theta"
+            while name in taken:
+                name += "_"
+            taken.add(name)
+            names.append(name)
+        return names
 
 
 def _entry(key: Any) -> str:
@@ -83,13 +91,17 @@ def num_rows(data: PyTree) -> int:
 
 
 def cast(data: PyTree, dtype: Any) -> PyTree:
-    """Host arrays with every floating leaf in ``dtype``; integers keep at most 32 bits."""
+    """Host arrays, floating leaves in ``dtype``; whole numbers in 32 bits, or in ``dtype`` too."""
 
     def one(leaf: Any) -> np.ndarray[Any, Any]:
         array = np.asarray(leaf)
         if np.issubdtype(array.dtype, np.floating):
             return array.astype(dtype, copy=False)
-        return array.astype(np.int32) if array.dtype.itemsize > 4 else array
+        if array.dtype.itemsize <= 4:
+            return array
+        limits = np.iinfo(np.int32)
+        fits = array.size == 0 or (array.min() >= limits.min and array.max() <= limits.max)
+        return array.astype(np.int32 if fits else dtype)
 
     return jax.tree.map(one, data)
 

@@ -11,6 +11,9 @@ from ornstein.data import Batches
 from ornstein.geometry import Geometry
 from ornstein.methods import Method
 
+_ENDLESS = 1e9  # steps
+_ILL_CONDITIONED = 1e12
+
 
 def refuse_unstable(
     method: Method, modes: theory.Modes, mu: float, A: Vector, labels: tuple[str, ...]
@@ -44,6 +47,16 @@ def refuse_unstable(
         f"along {shown}{more}. There the gradient noise is too small for this gain, as where the "
         f"prior knows more than the data. Remedy: {remedy}; a smaller batch_size also helps."
     )
+
+
+def refuse_endless(relaxation: float) -> None:
+    """Raise if a chain would not forget its start in any time one could wait."""
+    if not relaxation < _ENDLESS:
+        raise UnstablePlanError(
+            f"The slowest direction would need {relaxation:.2g} steps to forget its start: the "
+            "gradient noise is far larger than the model says. Standardise X and y, check "
+            "noise_scale, raise batch_size, or use method='exact' with structure='dense'."
+        )
 
 
 def _is_positive_definite(matrix: Vector) -> bool:
@@ -81,6 +94,11 @@ def warnings(
             f"the plan's point is {distance:.2g} posterior standard deviations from the optimum; "
             "leave out at= to find the optimum"
         )
+    if known.structure == "dense" and _condition(known.hessian) > _ILL_CONDITIONED:
+        found.append(
+            "columns are so nearly collinear, or so unequal in scale, that double precision can "
+            "not tell prior from data in some directions: standardise X, or drop columns"
+        )
     prior_only = _prior_dominated(known, labels)
     if prior_only:
         found.append("the prior knows more than the data of " + prior_only)
@@ -100,10 +118,17 @@ def warnings(
     return found
 
 
+def _condition(matrix: Vector) -> float:
+    """Condition number, each parameter in its own units."""
+    scale = 1 / np.sqrt(np.maximum(np.diag(matrix), np.finfo(float).tiny))
+    values = np.linalg.eigvalsh(matrix * scale[:, None] * scale)
+    return float(values[-1] / max(values[0], np.finfo(float).tiny))
+
+
 def _distance_to_optimum(known: Geometry) -> float:
     """Newton decrement in posterior standard deviations, over the root of D."""
     A, g = known.hessian, known.gradient
-    step = np.linalg.solve(A, g) if A.ndim == 2 else g / A
+    step = np.linalg.lstsq(A, g)[0] if A.ndim == 2 else g / A
     return math.sqrt(max(0.0, float(known.num_data * g @ step)) / len(g))
 
 

@@ -1,6 +1,7 @@
 """The whole way in one call."""
 
 import warnings
+from inspect import signature
 from typing import Any
 
 from ornstein import _check
@@ -78,16 +79,18 @@ def sample(
     if plan is None:
         plan = make_plan(post, **plan_options)
     elif plan_options:
-        raise InputError(f"{sorted(plan_options)[0]!r} belongs to plan(), but a plan was given.")
+        unknown = sorted(plan_options)[0]
+        near = _check.nearest(unknown, signature(sample).parameters)
+        raise InputError(f"sample has no argument {unknown!r} where a plan is given.{near}")
     if not isinstance(plan, Plan):
         raise InputError(f"plan must be made by ornstein.plan, found {type(plan).__name__}.")
     post = _fitting(post, plan)
     settings = Settings(
         chains=_check.whole("chains", chains),
         draws=plan.draws if draws is None else _check.whole("draws", draws),
-        thin=plan.thin if thin is None else _check.whole("thin", thin),
+        thin=plan.thin if thin is None else _check.whole("thin", thin, high=2**30),
         warmup=plan.warmup if warmup is None else _check.whole("warmup", warmup, low=0),
-        dispersion=0.0 if dispersion == 0 else _check.positive("dispersion", dispersion),
+        dispersion=_check.non_negative("dispersion", dispersion),
         dtype=check_dtype(dtype),
         chunk=None if chunk is None else _check.whole("chunk", chunk),
     )
@@ -106,9 +109,9 @@ def _fitting(post: Posterior, plan: Plan) -> Posterior:
             "Plan again for this posterior."
         )
     post = post if post.known else post.at(plan.layout.unravel(plan.center))
-    if post.dim != plan.dim:
+    if post.model != plan.model:
         raise InputError(
-            f"the plan was made for {plan.dim} parameters, the posterior has {post.dim}. "
-            "Plan again for this posterior."
+            "the plan was made for another model or other parameters. Plan again for this "
+            "posterior."
         )
     return post

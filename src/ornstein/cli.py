@@ -74,7 +74,7 @@ def main() -> None:
     try:
         app()
     except (OrnsteinError, DatasetError, OSError) as error:
-        Console(stderr=True).print(f"ornstein: {error}", style="red", markup=False)
+        Console(stderr=True).print(f"ornstein: {error}", style="red", markup=False, soft_wrap=True)
         sys.exit(1)
     except KeyboardInterrupt:
         Console(stderr=True).print("ornstein: interrupted", markup=False)

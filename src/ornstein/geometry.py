@@ -12,7 +12,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from ornstein import _check
-from ornstein._check import InputError
 from ornstein._tree import cast, num_rows, sum_over_blocks
 from ornstein._types import Array, Key, PyTree, Vector
 from ornstein.model import Model, per_example
@@ -106,8 +105,6 @@ def geometry(
     _check.choice("structure", structure, STRUCTURES)
     post = post.at(at)
     theta = post.layout.ravel(at)
-    if not np.all(np.isfinite(theta)):
-        raise InputError("at holds NaN or infinite values; give finite parameters.")
     dense = structure == "dense"
     groups = _groups(post, rows, key)
     with jax.enable_x64(True):
@@ -173,7 +170,9 @@ def _groups(post: Posterior, rows: int | None, key: Key) -> list[PyTree]:
     """All rows as one group, or a subsample in groups."""
     if rows is None:
         return [post.data]
-    _check.whole("rows", rows, low=2 * _GROUPS, high=post.num_data, why="the number of rows")
+    _check.whole(
+        "geometry_rows", rows, low=2 * _GROUPS, high=post.num_data, why="the number of rows"
+    )
     seed = np.asarray(jax.random.key_data(_check.random_key(key))).tolist()
     chosen = np.random.default_rng(seed).choice(post.num_data, size=rows, replace=False)
     parts = [np.sort(part) for part in np.array_split(chosen, _GROUPS)]

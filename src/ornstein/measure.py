@@ -22,6 +22,8 @@ def measured_kl(draws: Vector, center: Vector, target_cov: Vector) -> MeasuredKL
 
     ``draws`` has the shape (chains, draws, D). A target without full rank gives infinity.
     """
+    if draws.shape[0] * draws.shape[1] < 2:
+        return MeasuredKL(float("nan"), float("nan"))
     try:
         root = np.linalg.cholesky(np.linalg.inv(target_cov))
     except np.linalg.LinAlgError:

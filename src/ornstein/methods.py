@@ -50,13 +50,20 @@ class Method:
         """Structures of the gain on offer."""
         return tuple(self.variants)
 
-    def recipe(self, structure: str, setting: Setting, options: Mapping[str, Any]) -> Recipe:
-        """Gain and injected noise for a setting."""
+    def recipe(
+        self,
+        structure: str,
+        setting: Setting,
+        options: Mapping[str, Any],
+        known_elsewhere: tuple[str, ...] = (),
+    ) -> Recipe:
+        """Gain and injected noise for a setting; suggestions may come from other known words."""
         unknown = sorted(set(options) - set(self.options))
         if unknown:
             known = ", ".join(self.options) or "none"
             raise InputError(
                 f"method {self.name!r} has no option {unknown[0]!r}; its options: {known}."
+                f"{_check.nearest(unknown[0], (*self.options, *known_elsewhere))}"
             )
         _, function = self.variants[structure]
         return function(setting, **{**self.options, **options})
@@ -64,13 +71,13 @@ class Method:
 
 def _exact(setting: Setting, rho: float) -> Recipe:
     return theory.exact(
-        setting.hessian, setting.batch_noise_cov, setting.num_data, _non_negative("rho", rho)
+        setting.hessian, setting.batch_noise_cov, setting.num_data, _check.non_negative("rho", rho)
     )
 
 
 def _exact_diagonal(setting: Setting, rho: float) -> Recipe:
     return theory.exact_diagonal(
-        setting.hessian, setting.batch_noise_cov, setting.num_data, _non_negative("rho", rho)
+        setting.hessian, setting.batch_noise_cov, setting.num_data, _check.non_negative("rho", rho)
     )
 
 
@@ -86,10 +93,6 @@ def _momentum(setting: Setting, momentum: float) -> Recipe:
 
 def _sandwich(setting: Setting) -> Recipe:
     return theory.sandwich(setting.hessian, setting.noise_factor, setting.num_data)
-
-
-def _non_negative(name: str, value: float) -> float:
-    return 0.0 if value == 0 else _check.positive(name, value)
 
 
 def _from_noise(recipe: Callable[[Vector, int], Recipe]) -> Callable[[Setting], Recipe]:

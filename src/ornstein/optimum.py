@@ -23,6 +23,7 @@ MAX_DENSE = 2000
 """Largest number of parameters for which dense matrices are the default."""
 
 _TOLERANCE = 1e-12  # squared distance to the optimum in posterior standard deviations
+_STALLED = 1e-4  # the same, where rounding allows no better
 _ITERATIONS = 200
 
 
@@ -55,15 +56,20 @@ def _newton(post: Posterior, data: PyTree) -> Vector:
         raise OptimumError(
             "The loss is not finite at init. Choose another init, or check the log-likelihood."
         )
-    previous = np.inf
+    units = np.sqrt(np.maximum(np.abs(np.diag(here.hessian)), np.finfo(float).tiny))
+    last_step = last_decrement = np.inf
     for _ in range(_ITERATIONS):
         direction, smallest = _newton_direction(here)
         decrement = float(-here.gradient @ direction)
-        # A loss that falls for ever also has ever smaller decrements, but not quadratically so.
-        converging = decrement <= 0.1 * previous
-        if smallest > 0 and post.num_data * decrement <= _TOLERANCE and converging:
+        length = float(np.linalg.norm(units * direction))
+        # Near an optimum steps shrink quadratically, or stall where rounding ends; those of a loss
+        # that falls for ever do neither, small as its decrements get.
+        converged = post.num_data * decrement <= _TOLERANCE and length <= 0.1 * last_step
+        moved = float(np.linalg.norm(units * theta))
+        stalled = post.num_data * decrement <= _STALLED and length <= 1e-6 * moved
+        if smallest > 0 and (converged or (stalled and decrement > 0.1 * last_decrement)):
             return theta + direction
-        previous = decrement
+        last_step, last_decrement = length, decrement
         step = 1.0
         while True:
             trial = theta + step * direction

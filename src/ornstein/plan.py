@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from ornstein._types import Key, PyTree, Vector
 from ornstein.data import SCHEMES, Batches
 from ornstein.geometry import Geometry, geometry
 from ornstein.methods import Method, Setting
+from ornstein.model import Model
 from ornstein.operators import Operator, as_operator
 from ornstein.optimum import MAX_DENSE, find_optimum
 from ornstein.posterior import Posterior
@@ -38,8 +40,9 @@ class Plan:
         ``K``, ``Q`` (None: no injected noise) and ``mu`` (1: no momentum) of the update.
     geometry
         A and C at the optimum.
-    labels, layout
-        A name for every parameter, and how the parameters lie in a flat vector.
+    labels, layout, model
+        A name for every parameter, how the parameters lie in a flat vector, and the model the plan
+        was made for.
     predicted_cov
         Covariance of the draws by T2 (X4 with momentum, X7 under an epoch loader): (D, D), or
         the variances (D,) where only diagonals are known.
@@ -68,6 +71,7 @@ class Plan:
     geometry: Geometry
     labels: tuple[str, ...]
     layout: Layout
+    model: Model
     predicted_cov: Vector
     predicted_kl: float
     predicted_kl_ou: float
@@ -167,7 +171,7 @@ def plan(
         Structure of the gain; the method's default, or ``diagonal`` where a matrix would be too
         large.
     batch_size
-        Rows per minibatch; 100 by default, or all where there are fewer.
+        Rows per minibatch; 100 by default, or a quarter of the rows where that is less.
     at
         Parameters to plan at; the optimum is found if not given.
     batches
@@ -202,7 +206,8 @@ def plan(
         )
     chosen = methods.find(method)
     N = post.num_data
-    S = min(100, N) if batch_size is None else batch_size
+    S = max(1, min(100, N // 4)) if batch_size is None else batch_size
+    _check.random_key(key)
     _check.whole("batch_size", S, high=N, why=f"the data has {N} rows")
     _check.choice("batches", batches, ("auto", *SCHEMES))
     if at is not None:
@@ -227,7 +232,7 @@ def _structure(method: Method, structure: str | None, dim: int) -> str:
         structure = method.structures[0]
         if structure == "dense" and dim > MAX_DENSE and "diagonal" in method.structures:
             structure = "diagonal"
-    return _check.choice(f"structure for method {method.name!r}", structure, method.structures)
+    return _check.choice("structure", structure, method.structures)
 
 
 def _make(
@@ -242,7 +247,7 @@ def _make(
     setting = Setting(
         known.hessian, known.noise_cov * batches.noise_factor, batches.noise_factor, N
     )
-    recipe = method.recipe(structure, setting, options)
+    recipe = method.recipe(structure, setting, options, tuple(signature(plan).parameters))
     K, A, C_S, Q = _as_problem(recipe, setting)
     mu = recipe.momentum
     modes = theory.modes(K, A)
@@ -250,6 +255,7 @@ def _make(
     cov = _predict(recipe, batches, K, A, C_S, Q)
     limit = theory.ou_covariance(K, A, C_S / mu if mu < 1 else C_S, Q)
     relaxation = float(np.max(theory.relaxation_steps(modes.rates, mu)))
+    advice.refuse_endless(relaxation)
     thin = _round_up(math.ceil(relaxation - 1e-6))
     flat = cov[:, 0, 0] if known.structure == "diagonal" else cov
     kl = theory.posterior_kl(cov, A, N)
@@ -265,6 +271,7 @@ def _make(
         geometry=known,
         labels=labels,
         layout=post.layout,
+        model=post.model,
         predicted_cov=flat,
         predicted_kl=kl,
         predicted_kl_ou=theory.posterior_kl(limit, A, N),

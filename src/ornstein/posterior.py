@@ -136,42 +136,77 @@ class Posterior:
         return f"Posterior(rows={self.num_data}, parameters={self.dim}: {', '.join(shown)})"
 
     def _generic(self, init: PyTree) -> Generic:
-        layout = Layout.of(init)
-        if layout.dim == 0:
-            raise InputError("init holds no numbers: the model would have no parameters.")
-        if not np.all(np.isfinite(layout.ravel(init))):
-            raise InputError("init holds NaN or infinite values; give a finite start.")
+        layout = checked_layout("init", init)
         model = Generic(self.log_likelihood, self.log_prior, layout)
         row = jax.tree.map(lambda leaf: leaf[0], self.data)
-        zeros = jax.tree.map(np.zeros_like, init)
-        for name, shape in (
-            ("log_likelihood", _shape(model.likelihood(model.constants()), zeros, row)),
-            ("log_prior", _shape(model.prior(model.constants()), zeros)),
-        ):
-            if shape != ():
-                raise InputError(
-                    f"{name} must return one number, found an array of shape {shape}. "
-                    "It is called with one row at a time; sum over any other axis."
-                )
+        zeros = layout.unravel(np.zeros(layout.dim))
+        constants = model.constants()
+        _check_returns("log_likelihood", model.likelihood(constants), zeros, row)
+        _check_returns("log_prior", model.prior(constants), zeros)
         return model
 
 
-def _shape(function: Any, *args: PyTree) -> tuple[int, ...]:
-    return tuple(np.shape(jax.eval_shape(function, *args)))
+def checked_layout(name: str, params: PyTree) -> Layout:
+    """The layout of parameters, which must be finite real numbers."""
+    for path, leaf in jax.tree_util.tree_leaves_with_path(params):
+        array = np.asarray(leaf)
+        if array.dtype.kind not in "fiub":
+            where = name + jax.tree_util.keystr(path)
+            raise InputError(f"{where} must be numeric, found dtype {array.dtype}.")
+        if not np.all(np.isfinite(array)):
+            raise InputError(f"{name} holds NaN or infinite values; give finite numbers.")
+    layout = Layout.of(params)
+    if layout.dim == 0:
+        raise InputError(f"{name} holds no numbers: the model would have no parameters.")
+    return layout
+
+
+def _check_returns(name: str, function: Any, *args: PyTree) -> None:
+    """Trace a user's function once and look at what it returns."""
+    called = "parameters and one row" if len(args) == 2 else "the parameters"
+    try:
+        found = jax.eval_shape(function, *args)
+    except Exception as error:
+        raise InputError(
+            f"{name} failed when called with {called}: {type(error).__name__}: {error}. It must "
+            "be written with jax.numpy, for one row at a time."
+        ) from error
+    shape, dtype = getattr(found, "shape", None), getattr(found, "dtype", None)
+    if shape != ():
+        what = f"an array of shape {shape}" if shape is not None else type(found).__name__
+        raise InputError(
+            f"{name} must return one number, found {what}. "
+            "It is called with one row at a time; sum over any other axis."
+        )
+    if not np.issubdtype(dtype, np.floating):
+        raise InputError(f"{name} must return a float, found {dtype}; return 0.0 for a constant.")
 
 
 def _checked_data(data: PyTree) -> PyTree:
-    data = jax.tree.map(np.asarray, data)
-    leaves = jax.tree.leaves(data)
-    if not leaves:
+    keyed = jax.tree_util.tree_leaves_with_path(data)
+    if not keyed:
         raise InputError("data holds no arrays.")
-    lengths = sorted({leaf.shape[0] if leaf.ndim else 0 for leaf in leaves})
-    if len(lengths) > 1 or lengths == [0]:
-        raise InputError(
-            f"data's arrays must share a leading axis of rows, found lengths {lengths}."
-        )
-    for path, leaf in jax.tree_util.tree_leaves_with_path(data):
+    for path, leaf in keyed:
         where = "data" + jax.tree_util.keystr(path)
+        if hasattr(leaf, "tocsr"):
+            raise InputError(f"{where} is sparse; convert it with .toarray() if it fits memory.")
+        if isinstance(leaf, np.ma.MaskedArray):
+            raise InputError(f"{where} has a mask; drop the masked rows, or fill them.")
+        if np.ndim(leaf) == 0:
+            raise InputError(
+                f"{where} is a {type(leaf).__name__} without an axis of rows; data is made of "
+                "arrays with rows along the first axis (lists and tables: numpy.asarray first)."
+            )
+    data = jax.tree.map(np.asarray, data)
+    keyed = jax.tree_util.tree_leaves_with_path(data)
+    rows = len(keyed[0][1])
+    for path, leaf in keyed:
+        where = "data" + jax.tree_util.keystr(path)
+        if len(leaf) != rows or rows == 0:
+            first = "data" + jax.tree_util.keystr(keyed[0][0])
+            raise InputError(
+                f"{where} has {len(leaf)} rows, {first} has {rows}; need the same, > 0."
+            )
         if leaf.dtype.kind not in "fiub":
             raise InputError(f"{where} must be numeric, found dtype {leaf.dtype}.")
         if leaf.dtype.kind == "f" and not np.isfinite(leaf).all():
@@ -181,7 +216,7 @@ def _checked_data(data: PyTree) -> PyTree:
 
 
 def _same_structure(layout: Layout, params: PyTree) -> None:
-    found = Layout.of(params)
+    found = checked_layout("at", params)
     if found != layout:
         raise InputError(
             f"at= does not fit the model's parameters: expected {layout.treedef} with shapes "

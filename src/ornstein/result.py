@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, cast
 import jax
 import numpy as np
 
-from ornstein._check import InputError, choice
+from ornstein._check import InputError, choice, positive
 from ornstein._types import PyTree, Vector
 from ornstein.diagnosis import Diagnosis, diagnose
 from ornstein.measure import MeasuredKL, as_matrix, measured_kl
@@ -90,9 +90,10 @@ class Result:
             raise InputError(
                 f"a summary needs at least 4 draws a chain, found {self.flat.shape[1]}."
             )
-        if not 0 < interval < 1:
+        if not positive("interval", interval) < 1:
             raise InputError(f"interval must lie between 0 and 1, found {interval!r}.")
-        frame = arviz.summary(self.to_arviz(), hdi_prob=interval, round_to="none")
+        with np.errstate(invalid="ignore", divide="ignore"):  # draws that never move
+            frame = arviz.summary(self.to_arviz(), hdi_prob=interval, round_to="none")
         return cast("pd.DataFrame", frame)
 
     def measured_kl(self, target: str | Vector = "posterior") -> MeasuredKL:

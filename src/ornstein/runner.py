@@ -220,7 +220,10 @@ def check_dtype(dtype: str | None) -> str:
     """``float32`` or ``float64``; JAX's own default if not given."""
     if dtype is None:
         return str(jnp.result_type(float))
-    name = np.dtype(dtype).name
+    try:
+        name = np.dtype(dtype).name
+    except TypeError:
+        name = ""
     if name not in ("float32", "float64"):
         raise InputError(f"dtype must be float32 or float64, found {dtype!r}.")
     return name

@@ -133,6 +133,8 @@ def _glm(
     intercept: bool,
     hyper: dict[str, Any],
 ) -> Posterior:
+    if not isinstance(intercept, bool | np.bool_):
+        raise InputError(f"intercept must be True or False, found {intercept!r}.")
     features, outputs = table.shape[1], family.outputs
     params = {"coef": np.zeros((outputs, features) if outputs > 1 else features)}
     if intercept:
@@ -160,7 +162,10 @@ def _glm(
 
 
 def _prior_precision(given: float | Sequence[float], width: int) -> npt.NDArray[np.float64]:
-    precision = np.asarray(given, float)
+    try:
+        precision = np.asarray(given, float)
+    except (TypeError, ValueError):
+        precision = np.asarray(np.nan)
     if precision.ndim > 1 or (precision.ndim == 1 and len(precision) != width):
         raise InputError(
             f"prior_precision must be one number or {width} (one per column, the intercept's "
