@@ -28,11 +28,6 @@ POST = models.linear(X, Y)
 THREE = ["first", "second", "third"]
 
 
-def gap(*values: Any, reason: str) -> Any:
-    """A case that is not met yet."""
-    return pytest.param(*values, marks=pytest.mark.xfail(strict=False, reason=reason))
-
-
 def spoiled(array: Floats, value: float) -> Floats:
     """A copy with one bad entry, in row 3 (and column 1)."""
     copy = array.copy()
@@ -110,9 +105,7 @@ def test_bad_tables(build: Build, message: str) -> None:
         build()
 
 
-@pytest.mark.parametrize(
-    "value", [0, -1, np.nan, np.inf, [1.0], [1.0, -1.0], None, gap("a", reason="bare ValueError")]
-)
+@pytest.mark.parametrize("value", [0, -1, np.nan, np.inf, [1.0], [1.0, -1.0], None, "a"])
 def test_bad_prior_precision(value: Any) -> None:
     with pytest.raises(orn.InputError, match="prior_precision"):
         models.linear(X, Y, prior_precision=value)
@@ -154,19 +147,19 @@ BAD_PLANS: list[Any] = [
     ({"structure": "dens"}, r"structure.*'dens'.*Did you mean 'dense'"),
     ({"batches": "window"}, r"batches='window'.*Did you mean 'windows'"),
     ({"rhoo": 1.0}, r"no option 'rhoo'.*rho"),
-    gap({"rhoo": 1.0}, r"Did you mean 'rho'", reason="no suggestion"),
-    gap({"batchsize": 10}, r"Did you mean 'batch_size'", reason="no suggestion"),
+    ({"rhoo": 1.0}, r"Did you mean 'rho'"),
+    ({"batchsize": 10}, r"Did you mean 'batch_size'"),
     *(({"rho": rho}, r"rho must be a finite number") for rho in (-1.0, np.nan, np.inf, "a", None)),
-    gap({"rho": np.ones(2)}, r"rho must be", reason="bare ValueError"),
+    ({"rho": np.ones(2)}, r"rho must be"),
     *(({"method": "momentum", "momentum": mu}, r"momentum") for mu in (0, -1, 1.5, np.nan, "a")),
     ({"geometry_rows": 10}, r"rows must be a whole number between 64"),
     ({"at": {"coef": np.array([np.nan, 0.0])}}, r"at holds NaN"),
     ({"at": {"coef": np.zeros(3)}}, r"at= does not fit.*\(3,\)"),
     ({"at": {"slope": np.zeros(2)}}, r"at= does not fit.*slope"),
     ({"at": 1.0}, r"at= does not fit"),
-    gap({"at": {"coef": np.array(["a", "b"])}}, r"at.*numeric", reason="bare ValueError"),
-    gap({"at": {"coef": np.zeros(2) + 1j}}, r"at.*numeric", reason="ComplexWarning"),
-    gap({"key": -1}, r"key must", reason="only looked at with geometry_rows"),
+    ({"at": {"coef": np.array(["a", "b"])}}, r"at.*numeric"),
+    ({"at": {"coef": np.zeros(2) + 1j}}, r"at.*numeric"),
+    ({"key": -1}, r"key must"),
 ]
 
 
@@ -177,7 +170,10 @@ def test_bad_plan_arguments(options: dict[str, Any], message: str) -> None:
 
 
 BAD_RUNS: list[Any] = [
-    *(({name: 0}, rf"{name} must be.*at least 1") for name in ("chains", "draws", "thin", "chunk")),
+    *(
+        ({name: 0}, rf"{name} must be.*(at least|between) 1")
+        for name in ("chains", "draws", "thin", "chunk")
+    ),
     *(
         ({name: value}, rf"{name} must be a whole number.*found")
         for name in ("chains", "draws", "thin", "warmup")
@@ -185,13 +181,13 @@ BAD_RUNS: list[Any] = [
     ),
     *(({"dispersion": value}, "dispersion must be") for value in (-1, np.nan, "a", None)),
     *(({"dtype": value}, "dtype must be float32 or float64") for value in ("float16", "int32")),
-    gap({"dtype": "single-ish"}, "dtype must be float32", reason="bare TypeError"),
+    ({"dtype": "single-ish"}, "dtype must be float32"),
     *(({"key": value}, "key must") for value in (-1, 2**32, 1.0, True, None, "0")),
     ({"key": jnp.zeros(3, jnp.uint32)}, "key must"),
     ({"key": jnp.zeros(2)}, "key must"),
     ({"key": jax.random.split(jax.random.key(0))}, r"one JAX key.*shape \(2,\)"),
     ({"method": "sgd"}, "'method' belongs to plan"),
-    gap({"draw": 3}, "Did you mean 'draws'", reason="says it belongs to plan()"),
+    ({"draw": 3}, "Did you mean 'draws'"),
 ]
 
 
@@ -212,8 +208,8 @@ def test_bad_sample_arguments(options: dict[str, Any], message: str, made: orn.P
         ("text", "post must be an ornstein Posterior, found str"),
         (models.linear(X[1:], Y[1:]), "made for 60 rows, the posterior has 59"),
         (models.linear(X[:, :1], Y), "made for 2 parameters, the posterior has 1"),
-        gap(models.linear(X[:, :1], Y, intercept=True), "plan was made", reason="not compared"),
-        gap(models.logistic(X, B), "plan was made", reason="the model is not compared"),
+        (models.linear(X[:, :1], Y, intercept=True), "plan was made"),
+        (models.logistic(X, B), "plan was made"),
     ],
 )
 def test_a_plan_fits_its_posterior_only(post: Any, message: str, made: orn.Plan) -> None:
@@ -320,14 +316,19 @@ def test_a_columns_unit_changes_nothing_for_sgd(structure: str) -> None:
 
 
 COUNTS = np.random.default_rng(3).poisson(1e4 * np.exp(0.1 * X[:, 0]))
-LARGE: list[Any] = [
-    gap(models.linear(X, 1e12 * Y), reason="Newton's test asks for more than rounding allows"),
-    gap(models.linear(X + 1e6, Y, intercept=True), reason="the same"),
-    gap(models.poisson(X, COUNTS, intercept=True), reason="the same"),
-    gap(models.softmax(X * [1.0, 1e8], B), reason="the prior drowns in the curvature's rounding"),
-]
+LARGE = {
+    "counts": models.poisson(X, COUNTS, intercept=True),
+    "columns": models.linear(X * [1.0, 1e8], Y),
+}
 
 
-@pytest.mark.parametrize("post", LARGE, ids=["target", "offset", "counts", "softmax"])
-def test_large_numbers_are_planned_for(post: orn.Posterior) -> None:
-    assert orn.plan(post, batch_size=20).predicted_kl < 1e-6
+@pytest.mark.parametrize("name", LARGE)
+def test_large_numbers_are_planned_for(name: str) -> None:
+    assert orn.plan(LARGE[name], batch_size=20).predicted_kl < 1e-6
+
+
+def test_what_double_precision_can_not_resolve_is_said() -> None:
+    plan = orn.plan(models.linear(X + 1e6, Y, intercept=True), batch_size=20)
+    assert any("standardise X" in warning for warning in plan.warnings)
+    with pytest.raises(orn.UnstablePlanError, match="noise_scale"):
+        orn.plan(models.linear(X, 1e12 * Y), batch_size=20)

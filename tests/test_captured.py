@@ -19,11 +19,6 @@ ONES = np.array([1.0, 1.0])
 TWOS = np.array([2.0, 2.0])
 
 
-def gap(*values: Any, reason: str) -> Any:
-    """A case that is not met yet."""
-    return pytest.param(*values, marks=pytest.mark.xfail(strict=False, reason=reason))
-
-
 def from_global(p: Any) -> Any:
     return jnp.sum(p * ONES)
 
@@ -145,8 +140,8 @@ def with_own_derivative() -> Function:
     "function",
     [
         from_closure(),
-        gap(with_own_derivative(), reason="custom_jvp is unwrapped and its derivative lost"),
-        gap(Scaled(from_closure()), reason="any object with __wrapped__ is unwrapped"),
+        with_own_derivative(),
+        Scaled(from_closure()),
     ],
     ids=["closure", "custom_jvp", "object"],
 )
@@ -240,11 +235,11 @@ def jitted_global(p: Any) -> Any:
     "log_prior",
     [
         default_prior,
-        gap(recursive_prior, reason="the inner call keeps its array"),
-        gap(lambda p: square(p, jnp.asarray(0.0)) + p["w"][SWAP][0], reason="integers not seen"),
-        gap(Centred().log_prior, reason="methods are not seen"),
-        gap(lambda p: square(p, LISTED[0]), reason="lists are not seen"),
-        gap(lambda p: jitted_global(p), reason="jitted globals are not seen"),
+        recursive_prior,
+        lambda p: square(p, jnp.asarray(0.0)) + p["w"][SWAP][0],
+        Centred().log_prior,
+        lambda p: square(p, LISTED[0]),
+        lambda p: jitted_global(p),
     ],
     ids=["default", "recursion", "integers", "method", "list", "jitted global"],
 )
@@ -275,20 +270,16 @@ BAD_POSTERIORS: list[Any] = [
     (lambda: own({"x": X, "y": Y.astype(str)}), r"data\['y'\] must be numeric, found dtype <U"),
     (lambda: own({"x": X, "y": Y + 1j}), r"data\['y'\] must be numeric.*complex"),
     (lambda: own({"x": X, "y": Y.astype(object)}), r"data\['y'\] must be numeric.*object"),
-    (lambda: own({"x": X, "y": Y[:5]}), r"share a leading axis of rows.*5, 50"),
+    (lambda: own({"x": X, "y": Y[:5]}), r"5 rows and data.*50.*share a leading axis"),
     (lambda: own({"x": X[:0], "y": Y[:0]}), r"leading axis of rows"),
     (lambda: own({}), r"data holds no arrays"),
-    gap(
-        lambda: own({"x": scipy.sparse.csr_array(X), "y": Y}),
-        r"data\['x'\].*sparse",
-        reason="not said",
-    ),
-    gap(lambda: own({"x": X, "y": 1.0}), r"data\['y'\].*rows", reason="the leaf is not named"),
-    gap(lambda: own({"x": X, "y": np.ma.masked_greater(Y, 1)}), "mask", reason="mask ignored"),
+    (lambda: own({"x": scipy.sparse.csr_array(X), "y": Y}), r"data\['x'\].*sparse"),
+    (lambda: own({"x": X, "y": 1.0}), r"data\['y'\].*rows"),
+    (lambda: own({"x": X, "y": np.ma.masked_greater(Y, 1)}), "mask"),
     (lambda: own(init={"w": np.array([np.nan, 0.0])}), r"init holds NaN"),
     (lambda: own(init={}), r"init holds no numbers"),
-    gap(lambda: own(init={"w": "a"}), r"init.*numeric", reason="bare ValueError"),
-    gap(lambda: own(init={"w": np.zeros(2) + 1j}), r"init.*numeric", reason="ComplexWarning"),
+    (lambda: own(init={"w": "a"}), r"init.*numeric"),
+    (lambda: own(init={"w": np.zeros(2) + 1j}), r"init.*numeric"),
     (
         lambda: orn.plan(orn.Posterior(likelihood, prior, ROWS)),
         r"Pass init= to Posterior, or at= to plan",
@@ -297,12 +288,12 @@ BAD_POSTERIORS: list[Any] = [
     (lambda: own(lp=None), r"log_prior must be a function, found NoneType"),
     (lambda: own(ll=lambda p, r: r["x"] * p["w"]), r"log_likelihood.*one number.*\(2,\)"),
     (lambda: own(lp=lambda p: p["w"]), r"log_prior must return one number.*\(2,\)"),
-    gap(lambda: own(ll=lambda _p, _r: None), r"log_likelihood.*one number", reason="accepted"),
-    gap(lambda: own(lp=lambda p: {"a": p["w"][0]}), r"log_prior.*one number", reason="accepted"),
-    gap(lambda: orn.plan(own(lp=lambda _: 0)), r"log_prior.*float", reason="JAX's TypeError"),
-    gap(lambda: own(ll=failing), r"log_likelihood.*boom", reason="which function is not said"),
-    gap(lambda: own(lp=lambda p: p["v"]), r"log_prior.*'v'", reason="bare KeyError"),
-    gap(lambda: own(init={"w": np.zeros(3)}), r"log_likelihood", reason="JAX's TypeError"),
+    (lambda: own(ll=lambda _p, _r: None), r"log_likelihood.*one number"),
+    (lambda: own(lp=lambda p: {"a": p["w"][0]}), r"log_prior.*one number"),
+    (lambda: orn.plan(own(lp=lambda _: 0)), r"log_prior.*float"),
+    (lambda: own(ll=failing), r"log_likelihood.*boom"),
+    (lambda: own(lp=lambda p: p["v"]), r"log_prior.*'v'"),
+    (lambda: own(init={"w": np.zeros(3)}), r"log_likelihood"),
 ]
 
 
@@ -327,7 +318,7 @@ APART = {"x": (Z := np.random.default_rng(1).normal(size=(50, 2))), "y": 1.0 * (
         ({"ll": lambda p, r: -jnp.abs(r["y"] - r["x"] @ p["w"])}, "smooth"),
         ({"ll": lambda p, _: jnp.sum(p["w"] ** 2), "lp": flat}, "proper prior"),
         ({"init": {"w": np.zeros(2), "unused": 0.0}}, "proper prior"),
-        gap({"data": APART, "ll": logistic, "lp": flat}, "prior", reason="a plan of nonsense"),
+        ({"data": APART, "ll": logistic, "lp": flat}, "prior"),
     ],
 )
 def test_losses_without_a_strict_minimum(changes: Any, message: str) -> None:

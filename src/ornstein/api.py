@@ -80,8 +80,10 @@ def sample(
         plan = make_plan(post, **plan_options)
     elif plan_options:
         unknown = sorted(plan_options)[0]
+        if unknown in signature(make_plan).parameters:
+            raise InputError(f"{unknown!r} belongs to plan, but a plan was given.")
         near = _check.nearest(unknown, signature(sample).parameters)
-        raise InputError(f"sample has no argument {unknown!r} where a plan is given.{near}")
+        raise InputError(f"sample has no argument {unknown!r}.{near}")
     if not isinstance(plan, Plan):
         raise InputError(f"plan must be made by ornstein.plan, found {type(plan).__name__}.")
     post = _fitting(post, plan)
@@ -109,6 +111,11 @@ def _fitting(post: Posterior, plan: Plan) -> Posterior:
             "Plan again for this posterior."
         )
     post = post if post.known else post.at(plan.layout.unravel(plan.center))
+    if post.dim != plan.dim:
+        raise InputError(
+            f"the plan was made for {plan.dim} parameters, the posterior has {post.dim}. "
+            "Plan again for this posterior."
+        )
     if post.model != plan.model:
         raise InputError(
             "the plan was made for another model or other parameters. Plan again for this "

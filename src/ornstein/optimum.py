@@ -68,6 +68,7 @@ def _newton(post: Posterior, data: PyTree) -> Vector:
         moved = float(np.linalg.norm(units * theta))
         stalled = post.num_data * decrement <= _STALLED and length <= 1e-6 * moved
         if smallest > 0 and (converged or (stalled and decrement > 0.1 * last_decrement)):
+            _refuse_flat(post, here, units, theta - post.start)
             return theta + direction
         last_step, last_decrement = length, decrement
         step = 1.0
@@ -86,6 +87,19 @@ def _newton(post: Posterior, data: PyTree) -> Vector:
         f"No optimum after {_ITERATIONS} Newton steps. If the loss falls without end the "
         "posterior is improper: give every parameter a proper prior. Else start from another init."
     )
+
+
+def _refuse_flat(post: Posterior, here: _Local, units: Vector, moved: Vector) -> None:
+    """Raise where the search ran out to where the loss has lost its curvature."""
+    curvature = np.diag(here.hessian)
+    deviation = 1 / np.sqrt(post.num_data * curvature)
+    flat = (curvature < 1e-8 * units**2) & (deviation > 1e3 * np.abs(moved))
+    if flat.any():
+        worst = post.labels[int(np.argmax(deviation * flat))]
+        raise OptimumError(
+            f"The loss falls without end along {worst}: the posterior is improper there. Give "
+            "every parameter a proper prior."
+        )
 
 
 def _newton_direction(here: _Local) -> tuple[Vector, float]:

@@ -205,7 +205,8 @@ def _checked_data(data: PyTree) -> PyTree:
         if len(leaf) != rows or rows == 0:
             first = "data" + jax.tree_util.keystr(keyed[0][0])
             raise InputError(
-                f"{where} has {len(leaf)} rows, {first} has {rows}; need the same, > 0."
+                f"{where} has {len(leaf)} rows and {first} has {rows}; data's arrays must share a "
+                "leading axis of rows, at least one."
             )
         if leaf.dtype.kind not in "fiub":
             raise InputError(f"{where} must be numeric, found dtype {leaf.dtype}.")
