@@ -66,6 +66,17 @@ def test_badly_scaled_columns_in_single_precision() -> None:
     )
 
 
+def test_random_numbers_in_blocks_serve_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Long strides draw their random numbers block by block."""
+    monkeypatch.setattr("ornstein.loop._BULK", 5 * 4)
+    post = regression(rows=2000)
+    plan = orn.plan(post, batch_size=200)
+    result = orn.sample(post, plan, key=3, draws=3000, thin=21)  # in blocks of 3 steps
+    assert_covariance(result.flat, plan.center, plan.predicted_cov)
+    again = orn.sample(post, plan, key=3, draws=3000, thin=21, chunk=3)
+    assert np.array_equal(result.flat, again.flat)
+
+
 def test_parameters_of_any_pytree_come_back_in_shape() -> None:
     X = features(300, 2)
     post = orn.Posterior(

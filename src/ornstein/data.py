@@ -33,7 +33,7 @@ SCHEMES: tuple[str, ...] = ("independent", "windows", "epochs")
 Order: TypeAlias = npt.NDArray[np.int32]
 """Row numbers in reading order, for one segment of steps."""
 
-_MOST_DRAWS = 6  # as a power of two
+_MOST_DRAWS = 5  # as a power of two
 
 
 @dataclass(frozen=True)
