@@ -85,6 +85,20 @@ def test_a_seed_that_is_too_large_is_an_input_error(tmp_path: Path) -> None:
         CliRunner().invoke(app, arguments, catch_exceptions=False)
 
 
+def test_datasets_are_listed_and_unknown_ones_refused(tmp_path: Path) -> None:
+    listed = run("datasets", "list", "--data-home", str(tmp_path), folder=tmp_path)
+    assert listed.returncode == 0
+    assert [line.split()[0] for line in listed.stdout.splitlines()] == [
+        *orn.datasets.names(),
+        "folder:",
+    ]
+    assert "not downloaded" in listed.stdout
+    refused = run("datasets", "download", "wnie", folder=tmp_path)
+    assert refused.returncode == 1
+    assert "Did you mean 'wine'" in refused.stderr
+    assert "Traceback" not in refused.stderr
+
+
 def test_demo(tmp_path: Path) -> None:
     done = run("demo", "--out", "new/pictures", "--draws", "20", folder=tmp_path)
     assert done.returncode == 0, done.stderr

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from ornstein import __version__
+from ornstein import __version__, datasets
 from ornstein._check import OrnsteinError, choice
 from ornstein.datasets import DatasetError
 
@@ -67,6 +67,43 @@ def reproduce(
 
     choice("what", what, ("core",))
     core_figures(out, Console(), draws, slow)
+
+
+sets = typer.Typer(help="The paper's data sets.", no_args_is_help=True)
+app.add_typer(sets, name="datasets")
+
+_Home = Annotated[
+    Path | None, typer.Option("--data-home", help="Data folder; default ORNSTEIN_DATA or cache.")
+]
+
+
+@sets.command("list")
+def list_datasets(data_home: _Home = None) -> None:
+    """Show the data sets and whether they are here.
+
+    Example: ornstein datasets list
+    """
+    here = datasets.available(data_home)
+    for name in datasets.names():
+        spec = datasets.info(name)
+        state = "here" if name in here else "not downloaded"
+        typer.echo(f"{name:<10} {spec.train.rows:>7,} rows  {state:<14}  {spec.title}")
+    typer.echo(f"folder: {datasets.folder(data_home)}")
+
+
+@sets.command("download")
+def download_datasets(
+    names: Annotated[list[str], typer.Argument(help="Data sets, as datasets list shows them.")],
+    data_home: _Home = None,
+) -> None:
+    """Download data sets from their publishers.
+
+    Example: ornstein datasets download wine skin
+    """
+    for name in names:
+        choice("name", name, datasets.names())
+    for name in names:
+        typer.echo(f"saved {datasets.download(name, data_home)}")
 
 
 def main() -> None:
