@@ -163,4 +163,6 @@ def test_print_shows_what_matters() -> None:
     text = str(orn.plan(regression(), batch_size=40))
     for word in ("exact", "predicted KL", "relaxation", "warm-up", "thin", "40 rows", "windows"):
         assert word in text
+    made = orn.plan(regression(), batch_size=40)
+    assert repr(made).startswith("Plan(exact, dense gain, batch_size=40")
     assert "friction" in str(orn.plan(regression(), "momentum", batch_size=40))

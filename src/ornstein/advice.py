@@ -11,7 +11,7 @@ from ornstein.data import Batches
 from ornstein.geometry import Geometry
 from ornstein.methods import Method
 
-_ENDLESS = 1e9  # steps
+_ENDLESS = 1e15  # steps
 _ILL_CONDITIONED = 1e12
 
 

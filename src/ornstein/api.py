@@ -15,6 +15,9 @@ from ornstein.result import Result
 from ornstein.runner import Settings, check_dtype, run
 
 
+_LONG = "longer strides never end; a plan that asks for one does not mix"
+
+
 def sample(
     post: Posterior,
     plan: Plan | None = None,
@@ -90,7 +93,7 @@ def sample(
     settings = Settings(
         chains=_check.whole("chains", chains),
         draws=plan.draws if draws is None else _check.whole("draws", draws),
-        thin=plan.thin if thin is None else _check.whole("thin", thin, high=2**30),
+        thin=_check.whole("thin", plan.thin if thin is None else thin, high=2**30, why=_LONG),
         warmup=plan.warmup if warmup is None else _check.whole("warmup", warmup, low=0),
         dispersion=_check.non_negative("dispersion", dispersion),
         dtype=check_dtype(dtype),

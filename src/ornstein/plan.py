@@ -24,7 +24,7 @@ _WARMUP = 7  # relaxation times; an over-dispersed start's excess variance is do
 _DRAWS = 1000
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False, eq=False)
 class Plan:
     """What to run and what to expect; ``print(plan)`` is a readable table.
 
@@ -119,6 +119,13 @@ class Plan:
     def segment_draws(self, thin: int) -> int:
         """Kept draws to make on one reading order of the rows."""
         return self.batches.segment_draws(thin, self.relaxation_steps)
+
+    def __repr__(self) -> str:
+        """One line."""
+        return (
+            f"Plan({self.method}, {self.structure} gain, batch_size={self.batch_size}, "
+            f"predicted_kl={self.predicted_kl:.4g}, thin={self.thin})"
+        )
 
     def __str__(self) -> str:
         """A readable table."""
