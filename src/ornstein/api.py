@@ -14,7 +14,6 @@ from ornstein.progress import bar
 from ornstein.result import Result
 from ornstein.runner import Settings, check_dtype, run
 
-
 _LONG = "longer strides never end; a plan that asks for one does not mix"
 
 
