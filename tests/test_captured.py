@@ -217,6 +217,11 @@ class Centred:
     def log_prior(self, p: Any) -> Any:
         return square(p, self.center)
 
+    __call__ = log_prior
+
+
+HELD = Centred()
+
 
 def default_prior(p: Any, center: Any = np.array([1.0, 2.0])) -> Any:  # noqa: B008
     return square(p, center)
@@ -240,8 +245,19 @@ def jitted_global(p: Any) -> Any:
         Centred().log_prior,
         lambda p: square(p, LISTED[0]),
         lambda p: jitted_global(p),
+        Centred(),
+        lambda p: square(p, HELD.center),
     ],
-    ids=["default", "recursion", "integers", "method", "list", "jitted global"],
+    ids=[
+        "default",
+        "recursion",
+        "integers",
+        "method",
+        "list",
+        "jitted global",
+        "callable object",
+        "global object",
+    ],
 )
 def test_arrays_in_any_place_work_from_single_precision(log_prior: Function) -> None:
     """A posterior is made and sampled in the user's precision, but planned for in float64."""

@@ -4,15 +4,15 @@ JAX (seen in 0.10) remembers the device form of a captured NumPy array by the ar
 alone: met again in the other precision it keeps its old dtype, and tracing fails. As arguments the
 constants follow the precision of the call, and the user's own arrays are never touched.
 
-Seen are arrays in closures, defaults, partials, methods' objects and module globals, also inside
-lists, tuples and dicts, and through functions of the same module. Whole numbers stay constants,
-since they may be shapes or indices, but as copies of at most 32 bits.
+Seen are arrays in closures, defaults, partials and module globals, also inside lists, tuples,
+dicts and objects' attributes, and through functions of the same module. Whole numbers stay
+constants, since they may be shapes or indices, but as copies of at most 32 bits.
 """
 
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from types import CodeType, FunctionType, MethodType
+from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import jax
@@ -56,7 +56,7 @@ class _Rebuild:
             return jax.tree.map(self.value, value)
         if isinstance(value, partial | FunctionType | MethodType | _JITTED):
             return self.function(value)
-        return value
+        return self.instance(value)
 
     def function(self, function: Any) -> Any:
         """A copy of a function; what it is not known how to copy stays as it is."""
@@ -71,12 +71,16 @@ class _Rebuild:
         if isinstance(function, _JITTED):
             inner = getattr(function, "__wrapped__", None)
             return function if inner is None else self.function(inner)
-        return self.plain(function) if isinstance(function, FunctionType) else function
+        return (
+            self.plain(function) if isinstance(function, FunctionType) else self.instance(function)
+        )
 
     def instance(self, owner: Any) -> Any:
-        """A shallow copy of an object whose attributes hold arrays."""
+        """A shallow copy of an object whose attributes hold arrays; any other as it is."""
         attributes = getattr(owner, "__dict__", None)
-        if isinstance(owner, type) or not attributes or not _holds_array(list(attributes.values())):
+        if isinstance(owner, type | ModuleType) or not attributes:
+            return owner
+        if not _holds_array(list(attributes.values())):
             return owner
         twin = copy.copy(owner)
         for name, value in attributes.items():
