@@ -10,7 +10,7 @@ import pickle
 import socket
 import struct
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -67,15 +67,10 @@ every_format = pytest.mark.parametrize("small", NAMES, indirect=True)
 
 
 @pytest.fixture(params=NAMES)
-def published(request: pytest.FixtureRequest) -> str:
+def published(request: pytest.FixtureRequest, dataset: Callable[[str], Dataset]) -> str:
     name: str = request.param
-    home = os.environ.get("ORNSTEIN_DATA")
-    if home and (Path(home) / f"{name}.npz").is_file():
-        return name
-    reason = f"ORNSTEIN_DATA={home} has no {name}.npz"
-    if os.environ.get("ORNSTEIN_REQUIRE_DATA") == "1":
-        pytest.fail(reason)
-    pytest.skip(reason)
+    dataset(name)
+    return name
 
 
 def test_published_data_load_and_match_the_originals_layout(published: str, tmp_path: Path) -> None:
