@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pytest
 
 from ornstein import datasets
-from ornstein.datasets import DatasetError, _parse
+from ornstein.datasets import Dataset, DatasetError, _parse
 from ornstein.datasets._catalogue import SPECS
 from publisher import (
     HTML,
