@@ -26,7 +26,7 @@ help: ## list the targets
 	@echo "  PYTEST_ARGS=...  passed on to pytest, such as PYTEST_ARGS='-k kl -x'"
 	@echo "  ORNSTEIN_DATA=.. folder with the data sets"
 
-demo: $(STAMP) ## sample a small posterior and write a report
+demo: $(STAMP) ## sample two small posteriors, check them and save plots
 	@$(BIN)/ornstein demo
 
 test: $(STAMP) ## the test suite and the doctests, without the slow tests

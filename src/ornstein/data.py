@@ -17,7 +17,7 @@ Three schemes, all deterministic by (key, step):
 from dataclasses import dataclass
 from functools import lru_cache
 from math import isqrt, log2
-from typing import Literal, TypeAlias
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -27,7 +27,6 @@ import numpy.typing as npt
 from ornstein._types import Array, PyTree
 from ornstein.theory import batch_noise_factor
 
-Scheme: TypeAlias = Literal["independent", "windows", "epochs"]
 SCHEMES: tuple[str, ...] = ("independent", "windows", "epochs")
 
 Order: TypeAlias = npt.NDArray[np.int32]
@@ -71,7 +70,7 @@ class Batches:
         return 2 ** min(max(0, round(log2(period / thin))), _MOST_DRAWS)
 
     def order(self, entropy: tuple[int, ...], chain: int, segment: int, steps: int) -> Order:
-        """Reading order of one segment of ``steps`` steps; its length depends on steps only."""
+        """Reading order of one segment of ``steps`` steps."""
         if self.scheme == "independent":
             return np.empty(0, np.int32)
         if self.scheme == "windows":
@@ -82,9 +81,19 @@ class Batches:
             return np.concatenate([order, order[: self.batch_size]])
         kept = self.per_epoch * self.batch_size
         first = segment * steps // self.per_epoch
-        epochs = range(first, first + (steps + self.per_epoch - 2) // self.per_epoch + 1)
+        epochs = range(first, first + self._epochs_touched(steps))
         shuffles = [_shuffle(entropy, chain, epoch, self.num_data)[:kept] for epoch in epochs]
         return np.concatenate(shuffles)
+
+    def order_length(self, steps: int) -> int:
+        """Length of a segment's reading order."""
+        if self.scheme == "epochs":
+            return self._epochs_touched(steps) * self.per_epoch * self.batch_size
+        return 0 if self.scheme == "independent" else self.num_data + self.batch_size
+
+    def _epochs_touched(self, steps: int) -> int:
+        """Epochs that ``steps`` steps can touch, wherever they begin."""
+        return (steps + self.per_epoch - 2) // self.per_epoch + 1
 
     def phase(self, segment: int, steps: int) -> int:
         """Steps into the epoch at which a segment begins."""

@@ -128,7 +128,7 @@ def geometry(
         hessian=shrink(hessian),
         noise_cov=shrink(noise),
         gradient=per_example(pooled.gradient, used, prior[0], post.num_data),
-        prior_hessian=shrink(prior[1] / post.num_data),
+        prior_hessian=shrink(per_example(np.zeros_like(prior[1]), used, prior[1], post.num_data)),
         num_data=post.num_data,
         rows_used=used,
         hessian_error=errors[0],

@@ -86,7 +86,7 @@ def run(post: Posterior, plan: Plan, key: Array, settings: Settings, progress: O
     total, warm = _segment_counts(loop, settings)
     chunk = _chunk_segments(loop, settings, total)
     entropy = tuple(int(word) for word in np.asarray(jax.random.key_data(key)).ravel())
-    status = Status(True, "ok")
+    status, made = Status(True, "ok"), 0
     began = perf_counter()
 
     def advance_chunk(first: int, chain: _Chain) -> tuple[State, npt.NDArray[Any]]:
@@ -113,13 +113,14 @@ def run(post: Posterior, plan: Plan, key: Array, settings: Settings, progress: O
             for chain, (state, positions) in zip(chains, results, strict=True):
                 chain.state = state
                 chain.kept.append(positions[drop:good])
-            report(min(first + chunk, total) * loop.segment_steps)
+            made = first + chunk
+            report(min(made, total) * loop.segment_steps)
             if not status.ok:
                 break
     positions = np.stack([np.concatenate(chain.kept)[: settings.draws] for chain in chains])
     seconds = perf_counter() - began
     flat = plan.center + np.asarray(factor.matvec(positions.astype(float)))
-    return Run(flat, status, total * loop.segment_steps, seconds)
+    return Run(flat, status, made * loop.segment_steps, seconds)
 
 
 def _prepare(
@@ -175,7 +176,7 @@ def _chunk_segments(loop: Loop, settings: Settings, total: int) -> int:
     """Segments in one dispatch."""
     if settings.chunk is not None:
         return min(settings.chunk, total)
-    order_bytes = 4 * max(1, len(loop.batches.order((0,), 0, 0, loop.segment_steps)))
+    order_bytes = 4 * max(1, loop.batches.order_length(loop.segment_steps))
     wanted = max(-(-total // _CHUNKS), _CHUNK_STEPS // loop.segment_steps)
     return max(1, min(wanted, total, _ORDER_BYTES // order_bytes))
 
