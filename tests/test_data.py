@@ -6,30 +6,30 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from ornstein.data import Batches, _below, _prime_from
+from ornstein._types import PyTree
+from ornstein.data import Batches, Reader, _prime_from, _walk
 
 ENTROPY = (3, 4)
 
 
-@pytest.mark.parametrize("bound", [1, 3, 1000, 65_537, 2**20 + 7, 2**31 - 1])
-def test_below_is_the_high_word_of_the_product(bound: int) -> None:
-    bits = np.array([0, 1, 2**16 - 1, 2**16, 2**31, 2**32 - 1], np.uint32)
-    bits = np.concatenate([bits, np.random.default_rng(0).integers(0, 2**32, 500, np.uint32)])
-    expected = [int(b) * bound >> 32 for b in bits]
-    assert np.asarray(_below(jnp.asarray(bits), bound)).tolist() == expected
+def lay_out(batches: Batches, rows: PyTree, rows_last: bool = False) -> tuple[Reader, PyTree]:
+    """A reader and its rows, on the device."""
+    host = jax.tree.map(np.asarray, rows)
+    reader, laid = Reader.lay_out(batches, rows_last, host, ENTROPY)
+    return reader, jax.tree.map(jnp.asarray, laid)
 
 
 @pytest.mark.parametrize("scheme", ["independent", "windows"])
 def test_every_row_is_equally_likely(scheme: str) -> None:
     batches = Batches(scheme, num_data=23, batch_size=4)
-    rows = jnp.arange(23)
+    reader, rows = lay_out(batches, np.arange(23))
     counts = np.zeros(23)
     for segment in range(6):
         order = jnp.asarray(batches.order(ENTROPY, 0, segment, 4000))
         key = jax.random.fold_in(jax.random.key(0), segment)
         positions = batches.positions(key, 0, 4000, 0)
-        arranged = batches.arrange(rows, order, rows_last=False)
-        taken = jax.vmap(lambda p: batches.take(arranged, p, rows_last=False))(positions)  # noqa: B023
+        arranged = reader.arrange(rows, order)
+        taken = jax.vmap(lambda p: reader.take(arranged, p))(positions)  # noqa: B023
         counts += np.bincount(np.asarray(taken).ravel(), minlength=23)
     # Rows of a window come together, which only lowers the scatter of the counts.
     assert scipy.stats.chisquare(counts).pvalue > 1e-4
@@ -38,29 +38,33 @@ def test_every_row_is_equally_likely(scheme: str) -> None:
 @pytest.mark.parametrize("steps", [1, 5, 13])
 def test_an_epoch_reads_every_row_once(steps: int) -> None:
     batches = Batches("epochs", num_data=20, batch_size=4)
-    rows = jnp.arange(20)
+    reader, rows = lay_out(batches, np.arange(20))
     seen = []
     for segment in range(40):
         order = batches.order(ENTROPY, 0, segment, steps)
         assert len(order) == batches.order_length(steps)
         phase = batches.phase(segment, steps)
         positions = batches.positions(jax.random.key(0), 0, steps, phase)
-        arranged = batches.arrange(rows, jnp.asarray(order), rows_last=False)
-        seen += [np.asarray(batches.take(arranged, p, rows_last=False)) for p in positions]
+        arranged = reader.arrange(rows, jnp.asarray(order))
+        seen += [np.asarray(reader.take(arranged, p)) for p in positions]
     epochs = np.stack(seen[: len(seen) // 5 * 5]).reshape(-1, 20)
     assert all(sorted(epoch) == list(range(20)) for epoch in epochs.tolist())
     assert len({tuple(epoch) for epoch in epochs.tolist()}) == len(epochs)
 
 
 def test_orders_depend_on_key_chain_and_segment_alone() -> None:
-    batches = Batches("windows", num_data=50, batch_size=5)
+    batches = Batches("windows", num_data=5000, batch_size=5)
     first = batches.order(ENTROPY, 1, 2, 100)
     assert np.array_equal(first, batches.order(ENTROPY, 1, 2, 100))
     others = [((3, 5), 1, 2), (ENTROPY, 0, 2), (ENTROPY, 1, 3)]
     assert all(not np.array_equal(first, batches.order(*other, 100)) for other in others)
     assert len(first) == batches.order_length(100)
     assert np.array_equal(first[-5:], first[:5])
-    assert sorted(first[:50]) == list(range(50))
+    assert sorted(first[:5000]) == list(range(5000))
+    shuffle = batches.shuffle(ENTROPY)
+    assert shuffle is not None
+    assert sorted(shuffle) == list(range(5000))
+    assert not np.array_equal(shuffle, batches.shuffle((3, 5)))
 
 
 def test_feature_major_batches_are_the_transposed_rows() -> None:
@@ -69,8 +73,10 @@ def test_feature_major_batches_are_the_transposed_rows() -> None:
         batches = Batches(scheme, num_data=8, batch_size=3)
         order = jnp.asarray(batches.order(ENTROPY, 0, 0, 4))
         position = batches.positions(jax.random.key(1), 0, 1, 0)[0]
-        rows = batches.take(batches.arrange(data, order, False), position, False)
-        last = batches.take(batches.arrange(data, order, True), position, True)
+        rows, last = (
+            reader.take(reader.arrange(laid, order), position)
+            for reader, laid in (lay_out(batches, data, rows_last) for rows_last in (False, True))
+        )
         assert np.array_equal(rows["x"].T, last["x"])
         assert np.array_equal(rows["y"], last["y"])
 
@@ -79,14 +85,15 @@ def test_feature_major_batches_are_the_transposed_rows() -> None:
 def test_X7_batch_means_have_the_promised_variance(scheme: str, factor: float) -> None:
     batches = Batches(scheme, num_data=30, batch_size=6)
     assert np.isclose(batches.noise_factor, factor)
-    values = jnp.asarray(np.random.default_rng(5).normal(size=30) ** 3)
+    values = np.random.default_rng(5).normal(size=30) ** 3
+    reader, rows = lay_out(batches, values)
 
     def variance_of_means(segment: int) -> float:
         order = jnp.asarray(batches.order(ENTROPY, 0, segment, 60))
-        arranged = batches.arrange(values, order, rows_last=False)
+        arranged = reader.arrange(rows, order)
         key = jax.random.fold_in(jax.random.key(2), segment)
         positions = batches.positions(key, 0, 60, 0)
-        means = jax.vmap(lambda p: batches.take(arranged, p, rows_last=False).mean())(positions)
+        means = jax.vmap(lambda p: reader.take(arranged, p).mean())(positions)
         return float(jnp.mean((means - values.mean()) ** 2))
 
     measured = np.array([variance_of_means(segment) for segment in range(150)])
@@ -113,3 +120,21 @@ def test_X7_every_pair_of_rows_is_equally_often_in_a_window() -> None:
 )
 def test_primes(number: int, prime: int) -> None:
     assert _prime_from(number) == prime
+
+
+@pytest.mark.parametrize(("stride", "prime"), [(1, 1), (1, 2), (3, 7), (5000, 99_991), (2, 4903)])
+def test_walks_are_multiples_of_the_stride(stride: int, prime: int) -> None:
+    assert _walk(stride, prime).tolist() == (np.arange(prime) * stride % prime).tolist()
+
+
+def test_rows_of_one_precision_are_packed_for_a_single_gather() -> None:
+    batches = Batches("independent", num_data=6, batch_size=4)
+    data = {"x": np.arange(24.0).reshape(6, 2, 2), "y": np.arange(6.0)}
+    reader, packed = lay_out(batches, data)
+    assert packed.shape == (6, 5)
+    taken = reader.take(packed, jnp.asarray([5, 0, 0, 3]))
+    assert np.array_equal(taken["x"], data["x"][[5, 0, 0, 3]])
+    assert np.array_equal(taken["y"], data["y"][[5, 0, 0, 3]])
+    mixed, rows = lay_out(batches, data | {"y": np.arange(6)})
+    assert mixed.packed is None
+    assert mixed.take(rows, jnp.asarray([1, 2, 3, 4]))["y"].dtype == jnp.int64

@@ -94,30 +94,44 @@ def test_scaling_is_the_mean_of_per_example_losses() -> None:
     assert np.isclose(np.mean(np.asarray(halves)), by_hand)
 
 
-def test_folding_keeps_the_gradient() -> None:
-    """X8: the folded model's gradient by z is ``W'`` times the gradient by theta."""
-    for name in ("linear", "logistic", "poisson"):
-        post = zoo()[name]
-        plan = orn.plan(post, batch_size=20)
-        local = post.model.localise(plan.center, plan.gain.sqrt(), post.data, post.hyper)
-        factor = local.factor
-        np.testing.assert_allclose(
-            factor.dense(post.dim) @ factor.dense(post.dim).T, plan.gain.dense(post.dim)
-        )
-        z = jnp.asarray(np.random.default_rng(1).normal(size=post.dim))
-        theta = jnp.asarray(plan.center + factor.matvec(np.asarray(z)))
-        rows = jax.tree.map(lambda leaf: np.moveaxis(np.asarray(leaf), 0, -1), local.data)
-        np.testing.assert_allclose(
-            local.model.gradient_sum(z, rows, local.hyper),
-            factor.rmatvec(post.model.gradient_sum(theta, post.data, post.hyper)),
-            rtol=1e-9,
-        )
-        np.testing.assert_allclose(
-            local.model.prior_gradient(z, local.hyper),
-            factor.rmatvec(post.model.prior_gradient(theta, post.hyper)),
-            rtol=1e-9,
-            atol=1e-12,
-        )
+@pytest.mark.parametrize("anchored", [False, True])
+@pytest.mark.parametrize("name", ["linear", "logistic", "softmax", "poisson"])
+@pytest.mark.parametrize("closed", [True, False])
+def test_X8_X9_local_gradients(name: str, closed: bool, anchored: bool) -> None:
+    """By z it is ``W'`` times that by theta; anchored, a row counts from its own at the centre."""
+    post = zoo()[name] if closed else as_generic(zoo()[name])
+    plan, N = orn.plan(post, batch_size=20), post.num_data
+    model, hyper, rows = post.model, post.hyper, jax.tree.map(lambda leaf: leaf[:50], post.data)
+    here = jnp.asarray(plan.center)
+    slope = model.gradient_sum(here, post.data, hyper) + model.prior_gradient(here, hyper)
+    local = model.localise(
+        plan.center,
+        plan.gain.sqrt(),
+        post.data,
+        hyper,
+        np.float64,
+        np.asarray(slope) if anchored else None,
+    )
+    factor = local.factor
+    np.testing.assert_allclose(
+        factor.dense(post.dim) @ factor.dense(post.dim).T, plan.gain.dense(post.dim)
+    )
+    z = jnp.asarray(np.random.default_rng(1).normal(size=post.dim))
+    theta = jnp.asarray(plan.center + factor.matvec(np.asarray(z)))
+    batch = jax.tree.map(lambda leaf: np.asarray(leaf)[:50], local.data)
+    if local.model.rows_last:
+        batch = jax.tree.map(lambda leaf: np.moveaxis(leaf, 0, -1), batch)
+    rows_sum = model.gradient_sum(theta, rows, hyper) / 50
+    expected = rows_sum + model.prior_gradient(theta, hyper) / N
+    if anchored:
+        at_center = model.gradient_sum(here, rows, hyper) / 50
+        expected = expected - at_center + (slope - model.prior_gradient(here, hyper)) / N
+    np.testing.assert_allclose(
+        local.model.minibatch_gradient(z, batch, local.hyper, 50, N),
+        factor.rmatvec(np.asarray(expected)),
+        rtol=1e-8,
+        atol=1e-12,
+    )
 
 
 def test_prior_precision_per_column_reaches_the_right_parameters() -> None:

@@ -7,6 +7,7 @@ import numpy as np
 from ornstein import theory
 from ornstein._check import UnstablePlanError
 from ornstein._types import Vector
+from ornstein.anchor import Anchor, batch_size
 from ornstein.data import Batches
 from ornstein.geometry import Geometry
 from ornstein.methods import Method
@@ -80,6 +81,7 @@ def warnings(
     structure: str,
     batches: Batches,
     known: Geometry,
+    anchored: Anchor | None,
     labels: tuple[str, ...],
     kl: float,
     relaxation: float,
@@ -109,6 +111,14 @@ def warnings(
             else "; method='exact' with structure='dense' is exact"
         )
         found.append(f"the draws will be {kl:.2g} nats off the posterior{better}")
+    if anchored is not None:
+        _, safe = batch_size(known, anchored)
+        if batches.batch_size < safe:
+            found.append(
+                f"a few rows dominate: row {anchored.row} has leverage "
+                f"{anchored.strongest / known.num_data:.2g}, and control variates want a "
+                f"batch_size of {safe:,} for it; look at such rows, or expect heavy tails"
+            )
     if batches.scheme == "epochs":
         found.append("an epoch loader's noise cancels over an epoch (X7): prefer windows")
     if relaxation > 1e5:

@@ -24,6 +24,8 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
+from ornstein import _random
+from ornstein._tree import Layout
 from ornstein._types import Array, PyTree
 from ornstein.theory import batch_noise_factor
 
@@ -32,7 +34,7 @@ SCHEMES: tuple[str, ...] = ("independent", "windows", "epochs")
 Order: TypeAlias = npt.NDArray[np.int32]
 """Row numbers in reading order, for one segment of steps."""
 
-_MOST_DRAWS = 5  # as a power of two
+_MOST_DRAWS = 9  # as a power of two
 
 
 @dataclass(frozen=True)
@@ -58,27 +60,34 @@ class Batches:
         """Whole batches in one pass over the rows."""
         return max(1, self.num_data // self.batch_size)
 
-    def segment_draws(self, thin: int, relaxation_steps: float) -> int:
+    def segment_draws(self, thin: int, relaxation_steps: float, share: float = 1.0) -> int:
         """Kept draws, ``thin`` steps apart, to make on one reading order.
 
         Given the order, the windows' covariance scatters around ``C_S`` like that of 1.5 N/S
-        independent batches. Redrawn every P steps, it adds ``P S / (1.5 N tau)`` to the relative
-        Monte-Carlo variance of a chain that relaxes in tau steps: here a quarter.
+        independent batches. Redrawn every P steps, it adds ``share^2 P S / (1.5 N tau)`` to the
+        relative Monte-Carlo variance of a chain that relaxes in tau steps and owes ``share`` of
+        its variance to the minibatches: here a quarter.
         """
-        period = max(self.per_epoch, 0.4 * self.per_epoch * relaxation_steps)
+        period = max(self.per_epoch, 0.4 * self.per_epoch * relaxation_steps / share**2)
         # A power of two, so that similar data sets share compiled code.
         return 2 ** min(max(0, round(log2(period / thin))), _MOST_DRAWS)
 
+    def shuffle(self, entropy: tuple[int, ...]) -> Order | None:
+        """How to shuffle the rows before a run; None where no scheme asks for it."""
+        if self.scheme != "windows":
+            return None
+        return _shuffle(entropy, -1, 0, self.num_data)
+
     def order(self, entropy: tuple[int, ...], chain: int, segment: int, steps: int) -> Order:
-        """Reading order of one segment of ``steps`` steps."""
+        """Reading order of one segment of ``steps`` steps; of shuffled rows for windows."""
         if self.scheme == "independent":
             return np.empty(0, np.int32)
         if self.scheme == "windows":
             prime = _prime_from(self.num_data)
             stride = int(_generator(entropy, chain, segment).integers(1, max(prime, 2)))
-            walk = np.arange(prime) * stride % prime
-            order = _shuffle(entropy, -1, 0, self.num_data)[walk[walk < self.num_data]]
-            return np.concatenate([order, order[: self.batch_size]])
+            walk = _walk(stride, prime)
+            walk = walk[walk < self.num_data] if prime > self.num_data else walk
+            return np.concatenate([walk, walk[: self.batch_size]])
         kept = self.per_epoch * self.batch_size
         first = segment * steps // self.per_epoch
         epochs = range(first, first + self._epochs_touched(steps))
@@ -99,13 +108,6 @@ class Batches:
         """Steps into the epoch at which a segment begins."""
         return segment * steps % self.per_epoch
 
-    def arrange(self, rows: PyTree, order: Array, rows_last: bool) -> PyTree:
-        """Rows in reading order (feature-major if asked), ready for :meth:`take`."""
-        if self.scheme == "independent":
-            return rows
-        ordered = jax.tree.map(lambda leaf: leaf[order], rows)
-        return _rows_last(ordered) if rows_last else ordered
-
     def positions(self, key: Array, first: Array | int, count: int, phase: Array | int) -> Array:
         """Where the batches of ``count`` steps lie: offsets, or S row numbers each.
 
@@ -114,19 +116,85 @@ class Batches:
         if self.scheme == "epochs":
             return (first + phase + jnp.arange(count, dtype=jnp.int32)) * self.batch_size
         shape = (count, self.batch_size) if self.scheme == "independent" else (count,)
-        return _below(jax.random.bits(key, shape, jnp.uint32), self.num_data)
+        return _random.below(key, shape, self.num_data)
 
-    def take(self, arranged: PyTree, position: Array, rows_last: bool) -> PyTree:
+
+@dataclass(frozen=True)
+class Reader:
+    """How a loop reads rows that were laid out for it; compiled code is keyed on it.
+
+    Attributes
+    ----------
+    batches
+        Which rows.
+    rows_last
+        Whether the model wants its batches feature-major.
+    packed
+        One row's layout where rows lie packed, so that one gather fetches all of a row.
+    """
+
+    batches: Batches
+    rows_last: bool
+    packed: Layout | None
+
+    @classmethod
+    def lay_out(
+        cls, batches: Batches, rows_last: bool, rows: PyTree, entropy: tuple[int, ...]
+    ) -> tuple["Reader", PyTree]:
+        """The reader, and host rows as it wants them."""
+        shuffle = batches.shuffle(entropy)
+        if shuffle is not None:
+            rows = jax.tree.map(lambda leaf: np.take(leaf, shuffle, axis=0), rows)
+        if batches.scheme != "independent":
+            if rows_last:
+                rows = jax.tree.map(
+                    lambda leaf: np.ascontiguousarray(np.moveaxis(leaf, 0, -1)), rows
+                )
+            return cls(batches, rows_last, None), rows
+        leaves, treedef = jax.tree.flatten(rows)
+        if len({leaf.dtype for leaf in leaves}) > 1:
+            return cls(batches, rows_last, None), rows
+        row = Layout(treedef, tuple(leaf.shape[1:] for leaf in leaves))
+        flat = [leaf.reshape(batches.num_data, -1) for leaf in leaves]
+        return cls(batches, rows_last, row), np.concatenate(flat, axis=1)
+
+    def arrange(self, rows: PyTree, order: Array) -> PyTree:
+        """Rows in a segment's reading order, ready for :meth:`take`."""
+        if self.batches.scheme == "independent":
+            return rows
+        return jax.tree.map(lambda leaf: _gather(leaf, order, self.rows_last), rows)
+
+    def take(self, arranged: PyTree, position: Array) -> PyTree:
         """The batch at a position."""
-        if self.scheme == "independent":
-            batch = jax.tree.map(lambda leaf: leaf[position], arranged)
-            return _rows_last(batch) if rows_last else batch
+        if self.batches.scheme == "independent":
+            batch = jax.tree.map(lambda leaf: _gather(leaf, position, rows_last=False), arranged)
+            batch = batch if self.packed is None else self.packed.unravel(batch)
+            return jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, self._axis(leaf)), batch)
 
         def window(leaf: Array) -> Array:
-            axis = leaf.ndim - 1 if rows_last else 0
-            return jax.lax.dynamic_slice_in_dim(leaf, position, self.batch_size, axis)
+            return jax.lax.dynamic_slice_in_dim(
+                leaf, position, self.batches.batch_size, self._axis(leaf)
+            )
 
         return jax.tree.map(window, arranged)
+
+    def _axis(self, leaf: Array) -> int:
+        return leaf.ndim - 1 if self.rows_last else 0
+
+
+def _gather(leaf: Array, index: Array, rows_last: bool) -> Array:
+    """Rows by number, which are known to exist."""
+    rows = leaf.at[..., index] if rows_last else leaf.at[index]
+    return rows.get(mode="promise_in_bounds")
+
+
+def _walk(stride: int, prime: int) -> Order:
+    """``i stride mod prime`` for every i, by blocks: sums, not divisions."""
+    size = isqrt(prime) + 1
+    inner = np.arange(size, dtype=np.int64) * stride % prime
+    outer = np.arange(-(-prime // size), dtype=np.int64) * (size * stride % prime) % prime
+    walk = (outer.astype(np.int32)[:, None] + inner.astype(np.int32)).reshape(-1)[:prime]
+    return np.where(walk >= prime, walk - np.int32(prime), walk)
 
 
 def _generator(entropy: tuple[int, ...], chain: int, index: int) -> np.random.Generator:
@@ -147,16 +215,3 @@ def _prime_from(number: int) -> int:
     while any(number % factor == 0 for factor in range(2, isqrt(number) + 1)):
         number += 1
     return number
-
-
-def _rows_last(rows: PyTree) -> PyTree:
-    return jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, -1), rows)
-
-
-def _below(bits: Array, bound: int) -> Array:
-    """Uniform whole numbers below ``bound``: the high word of ``bits * bound``, by halves."""
-    low, high = bits & 0xFFFF, bits >> 16
-    bound_low, bound_high = jnp.uint32(bound & 0xFFFF), jnp.uint32(bound >> 16)
-    middle = high * bound_low + ((low * bound_low) >> 16)
-    carry = low * bound_high + (middle & 0xFFFF)
-    return (high * bound_high + (middle >> 16) + (carry >> 16)).astype(jnp.int32)

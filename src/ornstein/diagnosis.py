@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,8 +19,9 @@ from ornstein.model import Model
 from ornstein.plan import Plan
 from ornstein.posterior import Posterior
 
-_DRAWS = 32  # draws at which noise and loss are looked at again
-_ROWS = 20_000  # rows used for that, at most
+_DRAWS = 32  # draws at which the loss is looked at again
+_NOISE_DRAWS = 512  # draws at which the noise is looked at again, at most
+_WORK = 2e10  # multiplications spent on that; beyond, fewer rows and draws are looked at
 
 
 @dataclass(frozen=True)
@@ -74,28 +76,43 @@ def _verdict(number: float, warn: float, fail: float) -> str:
 def diagnose(post: Posterior, plan: Plan, draws: Vector) -> Diagnosis:
     """Check A1-A4, the model, stationarity and the prediction of draws (chains, draws, D)."""
     flat = draws.reshape(-1, plan.dim)
-    chosen = flat[np.linspace(0, len(flat) - 1, min(_DRAWS, len(flat))).astype(int)]
     with jax.enable_x64(True):
-        checks = (
-            _gaussian_noise(post, plan),
-            _constant_noise(post, plan, chosen),
+        noise = _look_at_noise(post, plan, flat)
+        checks = [
+            _gaussian_noise(post, plan, flat),
+            _constant_noise(plan, noise),
             _discretisation(plan),
-            _quadratic_loss(post, plan, chosen),
+            _quadratic_loss(post, plan, _spaced(flat, _DRAWS)),
             _specification(plan),
             _stationarity(draws),
             _covariance(plan, draws),
-        )
-    return Diagnosis(checks)
+        ]
+        if plan.control_variates:
+            checks.insert(2, _anchor(plan, noise))
+    return Diagnosis(tuple(checks))
+
+
+def _spaced(draws: Vector, count: int) -> Vector:
+    """Some draws, evenly spaced."""
+    return draws[np.linspace(0, len(draws) - 1, min(count, len(draws))).astype(int)]
+
+
+def _some_rows(post: Posterior, count: int) -> PyTree:
+    """Rows in double precision; random ones where they are more than the count."""
+    if post.num_data <= count:
+        return cast(post.data, np.float64)
+    index = np.sort(np.random.default_rng(0).permutation(post.num_data)[:count])
+    return cast(jax.tree.map(lambda leaf: leaf[index], post.data), np.float64)
 
 
 def _dense_problem(plan: Plan) -> tuple[Vector, Vector, Vector, Vector | None]:
     """K, A, C_S, Q as matrices."""
     Q = None if plan.injected_cov is None else plan.injected_cov.dense(plan.dim)
-    C_S = as_matrix(plan.geometry.noise_cov) * plan.batches.noise_factor
+    C_S = as_matrix(plan.noise_cov) * plan.batches.noise_factor
     return plan.gain.dense(plan.dim), as_matrix(plan.geometry.hessian), C_S, Q
 
 
-def _gaussian_noise(post: Posterior, plan: Plan) -> Check:
+def _gaussian_noise(post: Posterior, plan: Plan, draws: Vector) -> Check:
     """A1: excess kurtosis that the minibatch noise leaves in the draws, mode by mode.
 
     A batch mean has 1/S of a row's excess kurtosis, and a mode that forgets slowly averages over
@@ -103,16 +120,16 @@ def _gaussian_noise(post: Posterior, plan: Plan) -> Check:
     """
     K, A, C_S, Q = _dense_problem(plan)
     rates, basis = theory.modes(K, A)
-    moments = _moments(post, plan.center, basis)
+    at = _spaced(draws, 8) if plan.control_variates else plan.center[None]
+    variance, fourth = _cumulants(post, plan, at, basis)
     gradient = np.diag(basis.T @ C_S @ basis)
     injected = np.zeros_like(gradient)
     if Q is not None:
         injected = np.diag(np.linalg.solve(basis, np.linalg.solve(basis, Q).T))
     total = gradient + injected
     share = np.divide(gradient, total, out=np.zeros_like(total), where=total > 0)
-    variance = moments[1]
     with np.errstate(invalid="ignore", divide="ignore"):
-        row = np.where(variance > 1e-14 * variance.max(), moments[3] / variance**2 - 3, 0.0)
+        row = np.where(variance > 1e-14 * variance.max(), fourth / variance**2, 0.0)
     batch = np.abs(row) / plan.batch_size * share**2
     r2 = (1 - rates) ** 2
     number = float(np.max(batch * (1 - r2) / (1 + r2)))
@@ -120,29 +137,36 @@ def _gaussian_noise(post: Posterior, plan: Plan) -> Check:
         "A1",
         "gradient noise is Gaussian",
         number,
-        f"excess kurtosis left in the draws ({batch.max():.2g} in a batch's gradient)",
+        f"excess kurtosis left in the draws ({batch.max():.2g} in a step's noise)",
         _verdict(number, 0.3, 1.0),
         "a few rows dominate the gradient: raise batch_size, or look at those rows",
     )
 
 
-def _moments(post: Posterior, theta: Vector, basis: Vector) -> Vector:
-    """Central moments 1 to 4 of the rows' gradients along the columns of ``basis``."""
-    rows = cast(post.data, np.float64)
+def _cumulants(post: Posterior, plan: Plan, thetas: Vector, basis: Vector) -> tuple[Vector, Vector]:
+    """Variance and fourth cumulant of the rows' gradients along the columns of ``basis``.
 
-    def about(shift: Vector) -> Vector:
+    Averaged over ``thetas``; of anchored gradients where the plan has control variates.
+    """
+    rows = _some_rows(post, int(5 * _WORK / (len(thetas) * plan.dim**2)))
+    anchor = plan.center if plan.control_variates else None
+
+    def about(theta: Vector, shift: Vector) -> Vector:
         def block(rows: PyTree, weights: Vector) -> Array:
             along = jnp.asarray(theta), jnp.asarray(basis), jnp.asarray(shift)
-            return _power_sums(post.model, *along, rows, post.hyper, weights)
+            return _power_sums(post.model, anchor, *along, rows, post.hyper, weights)
 
-        return sum_over_blocks(rows, block_rows(post), block) / post.num_data
+        return sum_over_blocks(rows, block_rows(post), block) / num_rows(rows)
 
-    return about(about(np.zeros(len(theta)))[0])
+    moments = [about(theta, about(theta, np.zeros(plan.dim))[0]) for theta in thetas]
+    variance = np.mean([m[1] for m in moments], axis=0)
+    return variance, np.mean([m[3] - 3 * m[1] ** 2 for m in moments], axis=0)
 
 
 @partial(jax.jit, static_argnums=(0,))
 def _power_sums(
     model: Model,
+    anchor: Array | None,
     theta: Array,
     basis: Array,
     shift: Array,
@@ -150,32 +174,73 @@ def _power_sums(
     hyper: PyTree,
     weights: Array,
 ) -> Array:
-    along = model.gradients(theta, rows, hyper) @ basis - shift[None]
+    along = _gradients(model, anchor, theta, rows, hyper) @ basis - shift[None]
     return jnp.stack([weights @ along**power for power in (1, 2, 3, 4)])
 
 
-def _constant_noise(post: Posterior, plan: Plan, draws: Vector) -> Check:
-    """A2: change of the predicted variances when C is averaged over the draws."""
+def _gradients(
+    model: Model, anchor: Array | None, theta: Array, rows: PyTree, hyper: PyTree
+) -> Array:
+    """The rows' gradients, less those at an anchor."""
+    gradients = model.gradients(theta, rows, hyper)
+    return gradients if anchor is None else gradients - model.gradients(anchor, rows, hyper)
+
+
+class _Noise(NamedTuple):
+    """Covariances of the rows' gradients over the same rows: as planned for, and as drawn.
+
+    ``planned`` is at the optimum, or the plan's own for control variates; ``plain`` is that of
+    plain gradients over the draws.
+    """
+
+    planned: Vector
+    drawn: Vector
+    plain: Vector
+
+
+def _look_at_noise(post: Posterior, plan: Plan, draws: Vector) -> _Noise:
+    budget = int(_WORK / plan.dim**2)
+    rows = _some_rows(post, max(1000, min(20_000, budget // _DRAWS)))
+    thetas = _spaced(draws, max(_DRAWS, min(_NOISE_DRAWS, budget // num_rows(rows))))
+    plain = _noise_cov(post, rows, thetas, None)
+    if not plan.control_variates:
+        return _Noise(_noise_cov(post, rows, plan.center[None], None), plain, plain)
+    return _Noise(plan.noise_cov, _noise_cov(post, rows, thetas, plan.center), plain)
+
+
+def _constant_noise(plan: Plan, noise: _Noise) -> Check:
+    """A2: change of the predicted variances when the noise is averaged over the draws."""
     K, A, C_S, Q = _dense_problem(plan)
-    rng = np.random.default_rng(0)
-    index = rng.permutation(post.num_data)[:_ROWS]
-    rows = cast(jax.tree.map(lambda leaf: leaf[np.sort(index)], post.data), np.float64)
-    here = _noise_cov(post, rows, plan.center[None])
-    there = _noise_cov(post, rows, draws)
-    changed = C_S + (there - here) * plan.batches.noise_factor
+    changed = C_S + (noise.drawn - noise.planned) * plan.batches.noise_factor
     old = theory.momentum_covariance(K, A, C_S, plan.momentum, Q)
     new = theory.momentum_covariance(K, A, changed, plan.momentum, Q)
+    number = float("nan")
     if np.all(np.isfinite(new)):
-        number = float(np.max(np.abs(_variance_ratios(old, new) - 1)))
-    else:
-        number = float("nan")
+        ratios = _variance_ratios(old, new)
+        # Over few draws the anchored noise of single directions scatters; its mean does not.
+        number = float(np.abs(ratios.mean() - 1 if plan.control_variates else ratios - 1).max())
+    kind = "mean" if plan.control_variates else "largest"
     return Check(
         "A2",
-        "gradient noise is constant over the posterior",
+        "gradient noise over the posterior is as planned",
         number,
-        "largest relative change of a predicted variance",
+        f"{kind} relative change of a predicted variance",
         _verdict(number, 0.1, 0.3),
         "the noise grows away from the optimum: raise batch_size, or use more data or prior",
+    )
+
+
+def _anchor(plan: Plan, noise: _Noise) -> Check:
+    """X9: what the control variates leave of the noise where the draws are."""
+    gain = plan.gain.dense(plan.dim)
+    number = float(np.trace(gain @ noise.drawn) / np.trace(gain @ noise.plain))
+    return Check(
+        "anchor",
+        "control variates take noise away",
+        number,
+        "of the plain gradients' noise is left at the draws",
+        _verdict(number, 0.5, 1.0),
+        "the draws are too far from the anchor: use control_variates=False",
     )
 
 
@@ -188,11 +253,11 @@ def _variance_ratios(old: Vector, new: Vector) -> Vector:
     return np.linalg.eigvalsh(root.T @ new @ root)
 
 
-def _noise_cov(post: Posterior, rows: PyTree, thetas: Vector) -> Vector:
-    """Covariance of the rows' gradients, averaged over several parameters."""
+def _noise_cov(post: Posterior, rows: PyTree, thetas: Vector, anchor: Vector | None) -> Vector:
+    """Covariance of the rows' gradients, anchored or plain, averaged over several parameters."""
 
     def block(rows: PyTree, weights: Vector) -> PyTree:
-        return _gradient_sums(post.model, jnp.asarray(thetas), rows, post.hyper, weights)
+        return _gradient_sums(post.model, anchor, jnp.asarray(thetas), rows, post.hyper, weights)
 
     total, outer = sum_over_blocks(rows, max(64, block_rows(post) // 4), block)
     means = total / num_rows(rows)
@@ -201,12 +266,17 @@ def _noise_cov(post: Posterior, rows: PyTree, thetas: Vector) -> Vector:
 
 @partial(jax.jit, static_argnums=(0,))
 def _gradient_sums(
-    model: Model, thetas: Array, rows: PyTree, hyper: PyTree, weights: Array
+    model: Model,
+    anchor: Array | None,
+    thetas: Array,
+    rows: PyTree,
+    hyper: PyTree,
+    weights: Array,
 ) -> tuple[Array, Array]:
     """Per parameter: sum of gradients; over all parameters: sum of outer products."""
 
     def one(outer: Array, theta: Array) -> tuple[Array, Array]:
-        gradients = model.gradients(theta, rows, hyper)
+        gradients = _gradients(model, anchor, theta, rows, hyper)
         return outer + (gradients * weights[:, None]).T @ gradients, weights @ gradients
 
     dim = thetas.shape[1]

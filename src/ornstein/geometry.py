@@ -10,6 +10,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpy.typing as npt
 
 from ornstein import _check
 from ornstein._tree import cast, num_rows, sum_over_blocks
@@ -161,9 +162,33 @@ class _Sums:
         return hessian, np.maximum(noise, 0.0)
 
 
+def mean_gradient(post: Posterior, theta: Vector) -> Vector:
+    """Gradient of the mean loss over all rows."""
+
+    def block(rows: PyTree, weights: Vector) -> Array:
+        here = cast(rows, np.float64)
+        return _gradient_sum(post.model, jnp.asarray(theta), here, post.hyper, weights)
+
+    with jax.enable_x64(True):
+        total = sum_over_blocks(post.data, block_rows(post), block)
+        prior = np.asarray(post.model.prior_gradient(jnp.asarray(theta), post.hyper))
+    return per_example(total, post.num_data, prior, post.num_data)
+
+
+@partial(jax.jit, static_argnums=(0,))
+def _gradient_sum(model: Model, theta: Array, rows: PyTree, hyper: PyTree, weights: Array) -> Array:
+    return model.gradient_sum(theta, rows, hyper, weights)
+
+
 def block_rows(post: Posterior) -> int:
     """Rows of a block whose gradients stay within the memory bound."""
     return max(64, _BLOCK_NUMBERS // post.dim)
+
+
+def chosen_rows(post: Posterior, rows: int, key: Key) -> npt.NDArray[np.int64]:
+    """Numbers of random rows, without repetition, in no order."""
+    seed = np.asarray(jax.random.key_data(_check.random_key(key))).tolist()
+    return np.random.default_rng(seed).choice(post.num_data, size=rows, replace=False)
 
 
 def _groups(post: Posterior, rows: int | None, key: Key) -> list[PyTree]:
@@ -173,17 +198,16 @@ def _groups(post: Posterior, rows: int | None, key: Key) -> list[PyTree]:
     _check.whole(
         "geometry_rows", rows, low=2 * _GROUPS, high=post.num_data, why="the number of rows"
     )
-    seed = np.asarray(jax.random.key_data(_check.random_key(key))).tolist()
-    chosen = np.random.default_rng(seed).choice(post.num_data, size=rows, replace=False)
-    parts = [np.sort(part) for part in np.array_split(chosen, _GROUPS)]
+    parts = [np.sort(part) for part in np.array_split(chosen_rows(post, rows, key), _GROUPS)]
     return [jax.tree.map(lambda leaf, part=part: leaf[part], post.data) for part in parts]
 
 
 def _sums(post: Posterior, theta: Vector, data: PyTree, dense: bool) -> _Sums:
     def block(rows: PyTree, weights: Vector) -> PyTree:
-        return _block_sums(post.model, dense, jnp.asarray(theta), rows, post.hyper, weights)
+        here = cast(rows, np.float64)
+        return _block_sums(post.model, dense, jnp.asarray(theta), here, post.hyper, weights)
 
-    totals = sum_over_blocks(cast(data, np.float64), block_rows(post), block)
+    totals = sum_over_blocks(data, block_rows(post), block)
     return _Sums(num_rows(data), *totals)
 
 
@@ -191,11 +215,12 @@ def _sums(post: Posterior, theta: Vector, data: PyTree, dense: bool) -> _Sums:
 def _block_sums(
     model: Model, dense: bool, theta: Array, rows: PyTree, hyper: PyTree, weights: Array
 ) -> tuple[Array, Array, Array]:
+    if dense:
+        total = model.gradient_sum(theta, rows, hyper, weights)
+        outer = model.gradient_outer_sum(theta, rows, hyper, weights)
+        return total, outer, model.hessian_sum(theta, rows, hyper, weights)
     gradients = model.gradients(theta, rows, hyper)
     total = weights @ gradients
-    if dense:
-        outer = (gradients * weights[:, None]).T @ gradients
-        return total, outer, model.hessian_sum(theta, rows, hyper, weights)
     diagonal = model.hessian_diagonal_sum(theta, rows, hyper, weights)
     return total, weights @ gradients**2, diagonal
 

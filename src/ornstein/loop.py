@@ -1,8 +1,8 @@
 """The compiled inner loop of one chain: segments of draws of steps.
 
 A *segment* is a few kept draws made on one reading order of the rows. A *draw* is ``thin`` steps,
-of which only the last iterate is kept. Random numbers are drawn for a whole segment at once, or,
-where that would take too much memory, for *blocks* of steps; they depend on the chain's key, the
+of which only the last iterate is kept. Random numbers are made in *blocks*, as many as stay in a
+core's cache: for some whole draws, or for a part of one. They depend on the chain's key, the
 segment and the step alone.
 """
 
@@ -14,13 +14,13 @@ import jax
 import jax.numpy as jnp
 
 from ornstein._types import Array, PyTree
-from ornstein.data import Batches
+from ornstein.data import Reader
 from ornstein.kernels import Kernel, first_order, momentum
 from ornstein.kernels.contract import State
 from ornstein.model import LocalModel
 from ornstein.operators import Diagonal, Operator
 
-_BULK = 2**21  # random numbers drawn at once
+_BULK = 2**15  # random numbers made at once
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Loop:
     """What compiled code is keyed on."""
 
     model: LocalModel
-    batches: Batches
+    reader: Reader
     dim: int
     thin: int
     segment_draws: int
@@ -41,15 +41,20 @@ class Loop:
         return self.segment_draws * self.thin
 
     @property
-    def bulk(self) -> int:
-        """Steps whose random numbers may be drawn at once."""
-        width = self.dim + (self.batches.batch_size if self.batches.replacement else 1)
-        return max(1, _BULK // width)
-
-    @property
     def block(self) -> int:
-        """Steps in a block: the largest divisor of ``thin`` that keeps to the bulk bound."""
-        return next(b for b in range(min(self.bulk, self.thin), 0, -1) if self.thin % b == 0)
+        """Steps whose random numbers are made at once.
+
+        A power of two of draws, or a divisor of ``thin``.
+        """
+        batches = self.reader.batches
+        width = self.dim + (batches.batch_size if batches.replacement else 1)
+        bulk = max(1, _BULK // width)
+        if self.thin > bulk:
+            return next(b for b in range(bulk, 0, -1) if self.thin % b == 0)
+        draws = 1
+        while draws < self.segment_draws and 2 * draws * self.thin <= bulk:
+            draws *= 2
+        return draws * self.thin
 
 
 class Problem(NamedTuple):
@@ -73,7 +78,7 @@ def build_kernel(loop: Loop, problem: Problem) -> Kernel:
     """The kernel in whitened coordinates, where every gain is the identity (X8)."""
 
     def gradient(z: Array, batch: PyTree) -> Array:
-        S, N = loop.batches.batch_size, loop.batches.num_data
+        S, N = loop.reader.batches.batch_size, loop.reader.batches.num_data
         return loop.model.minibatch_gradient(z, batch, problem.hyper, S, N)
 
     unit = Diagonal(jnp.ones((), loop.dtype))
@@ -94,43 +99,45 @@ def advance(
     """
     kernel = build_kernel(loop, problem)
     batch_key, noise_key = jax.random.fold_in(key, 0), jax.random.fold_in(key, 1)
-    batches, rows_last = loop.batches, loop.model.rows_last
+    reader = loop.reader
 
     def segment(state: State, this: Segments) -> tuple[State, Array | None]:
-        rows = batches.arrange(problem.rows, this.order, rows_last)
+        rows = reader.arrange(problem.rows, this.order)
         batch_root = jax.random.fold_in(batch_key, this.number)
         noise_root = jax.random.fold_in(noise_key, this.number)
 
         def one(state: State, random: tuple[Array, Array | None]) -> tuple[State, Array | None]:
             position, noise = random
-            state, _ = kernel.advance(state, batches.take(rows, position, rows_last), noise)
+            state, _ = kernel.advance(state, reader.take(rows, position), noise)
             return state, jnp.isfinite(state.position).all() if watch else None
 
-        def random(first: Array | int, count: int) -> tuple[Array, Array | None]:
+        def random(first: Array) -> tuple[Array, Array | None]:
             key = jax.random.fold_in(batch_root, first)
-            positions = batches.positions(key, first, count, this.phase)
+            positions = reader.batches.positions(key, first, loop.block, this.phase)
             if kernel.noise is None:
                 return positions, None
-            return positions, kernel.noise(jax.random.fold_in(noise_root, first), (count,))
-
-        def block(state: State, first: Array) -> tuple[State, Array | None]:
-            return jax.lax.scan(one, state, random(first, loop.block))
-
-        def draw_in_blocks(state: State, first: Array) -> tuple[State, Array | None]:
-            starts = first + jnp.arange(0, loop.thin, loop.block, dtype=jnp.int32)
-            state, finite = jax.lax.scan(block, state, starts)
-            return state, finite if watch else state.position
+            return positions, kernel.noise(jax.random.fold_in(noise_root, first), (loop.block,))
 
         def draw(state: State, ready: tuple[Array, Array | None]) -> tuple[State, Array | None]:
             state, finite = jax.lax.scan(one, state, ready)
             return state, finite if watch else state.position
 
-        if loop.segment_steps <= loop.bulk:
-            ready = random(0, loop.segment_steps)
-            by_draw = (loop.segment_draws, loop.thin)
-            ready = jax.tree.map(lambda leaf: leaf.reshape(by_draw + leaf.shape[1:]), ready)
+        def some_draws(state: State, first: Array) -> tuple[State, Array | None]:
+            by_draw = (loop.block // loop.thin, loop.thin)
+            ready = jax.tree.map(lambda leaf: leaf.reshape(by_draw + leaf.shape[1:]), random(first))
             return jax.lax.scan(draw, state, ready)
-        firsts = jnp.arange(0, loop.segment_steps, loop.thin, dtype=jnp.int32)
-        return jax.lax.scan(draw_in_blocks, state, firsts)
+
+        def part_of_draw(state: State, first: Array) -> tuple[State, Array | None]:
+            return jax.lax.scan(one, state, random(first))
+
+        def long_draw(state: State, first: Array) -> tuple[State, Array | None]:
+            firsts = first + jnp.arange(0, loop.thin, loop.block, dtype=jnp.int32)
+            state, finite = jax.lax.scan(part_of_draw, state, firsts)
+            return state, finite if watch else state.position
+
+        stride, body = (
+            (loop.block, some_draws) if loop.block >= loop.thin else (loop.thin, long_draw)
+        )
+        return jax.lax.scan(body, state, jnp.arange(0, loop.segment_steps, stride, dtype=jnp.int32))
 
     return jax.lax.scan(segment, state, segments)

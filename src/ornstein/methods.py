@@ -9,10 +9,13 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+
 from ornstein import _check, theory
 from ornstein._check import InputError
 from ornstein._types import Vector
 from ornstein.theory import Recipe
+from ornstein.theory.recipes import diagonal
 
 
 @dataclass(frozen=True)
@@ -37,6 +40,9 @@ class Method:
         The method's own options with their defaults.
     target
         What the stationary covariance aims at: ``posterior`` or ``sandwich``.
+    control_variates
+        Whether gradients are anchored at the optimum (X9) unless asked otherwise; None where the
+        method lives on the noise of plain gradients.
     """
 
     name: str
@@ -44,6 +50,7 @@ class Method:
     variants: Mapping[str, tuple[str, Callable[..., Recipe]]]
     options: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     target: str = "posterior"
+    control_variates: bool | None = False
 
     @property
     def structures(self) -> tuple[str, ...]:
@@ -69,16 +76,27 @@ class Method:
         return function(setting, **{**self.options, **options})
 
 
-def _exact(setting: Setting, rho: float) -> Recipe:
-    return theory.exact(
-        setting.hessian, setting.batch_noise_cov, setting.num_data, _check.non_negative("rho", rho)
-    )
+def _exact(setting: Setting, rho: float | None) -> Recipe:
+    A, C_S, N = setting.hessian, setting.batch_noise_cov, setting.num_data
+    if rho is None:
+        try:
+            rho = _least_rho(theory.joint_diagonalisation(A, N * C_S)[1])
+        except np.linalg.LinAlgError:  # not convex, which the plan will refuse
+            rho = 1.0
+    return theory.exact(A, C_S, N, _check.non_negative("rho", rho))
 
 
-def _exact_diagonal(setting: Setting, rho: float) -> Recipe:
-    return theory.exact_diagonal(
-        setting.hessian, setting.batch_noise_cov, setting.num_data, _check.non_negative("rho", rho)
-    )
+def _exact_diagonal(setting: Setting, rho: float | None) -> Recipe:
+    A, C_S, N = setting.hessian, setting.batch_noise_cov, setting.num_data
+    if rho is None:
+        a, c = (diagonal(matrix) for matrix in (A, C_S))
+        rho = _least_rho(N * c / a)
+    return theory.exact_diagonal(A, C_S, N, _check.non_negative("rho", rho))
+
+
+def _least_rho(relative_noise: Vector) -> float:
+    """No injected noise where the minibatches' own keeps ``K A`` at or below 1, else X2's 1."""
+    return 0.0 if relative_noise.min() >= 1 else 1.0
 
 
 def _momentum(setting: Setting, momentum: float) -> Recipe:
@@ -103,9 +121,10 @@ def _from_noise(recipe: Callable[[Vector, int], Recipe]) -> Callable[[Setting], 
 _ALL = (
     Method(
         "exact",
-        "finite-step exact gain with a little injected noise; robust where data says nothing",
+        "finite-step exact gain, with injected noise where the minibatches make too little",
         {"dense": ("X2", _exact), "diagonal": ("X2 on diagonals", _exact_diagonal)},
-        MappingProxyType({"rho": 1.0}),
+        MappingProxyType({"rho": None}),
+        control_variates=True,
     ),
     Method(
         "sgd",
@@ -128,6 +147,7 @@ _ALL = (
         "the covariance that stays honest when the model is misspecified",
         {"dense": ("X3", _sandwich)},
         target="sandwich",
+        control_variates=None,
     ),
 )
 

@@ -11,9 +11,11 @@ from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
 
 from ornstein import _captured
-from ornstein._tree import Layout
+from ornstein._tree import Layout, cast
 from ornstein._types import Array, LogLikelihood, LogPrior, PyTree, Vector
 from ornstein.operators import Operator
 
@@ -49,19 +51,18 @@ class LocalModel(ABC):
     """Whether batches come feature-major, rows along the last axis."""
 
     @abstractmethod
-    def gradient_sum(self, z: Array, rows: PyTree, hyper: PyTree) -> Array:
-        """Sum over rows of the gradient of ``-log p(x_n | theta(z))`` by z."""
-
-    @abstractmethod
-    def prior_gradient(self, z: Array, hyper: PyTree) -> Array:
-        """Gradient of ``-log p(theta(z))`` by z."""
-
     def minibatch_gradient(
         self, z: Array, rows: PyTree, hyper: PyTree, batch_size: int, num_data: int
     ) -> Array:
-        """``ghat_S``, the mean gradient of ``l_n`` over a minibatch."""
-        rows_sum = self.gradient_sum(z, rows, hyper)
-        return per_example(rows_sum, batch_size, self.prior_gradient(z, hyper), num_data)
+        """``ghat_S``, the mean gradient of ``l_n`` over a minibatch, by z."""
+
+
+class Spread(NamedTuple):
+    """A Gaussian around an anchor: its covariance, and points of the same second moments."""
+
+    anchor: Array
+    cov: Array
+    points: Array
 
 
 class Model(ABC):
@@ -98,6 +99,13 @@ class Model(ABC):
             return losses.sum() if weights is None else (weights * losses).sum()
 
         return jax.grad(total)(theta)
+
+    def gradient_outer_sum(
+        self, theta: Array, rows: PyTree, hyper: PyTree, weights: Array
+    ) -> Array:
+        """Weighted sum of the outer products of the rows' gradients."""
+        gradients = self.gradients(theta, rows, hyper)
+        return (gradients * weights[:, None]).T @ gradients
 
     def hessian_sum(self, theta: Array, rows: PyTree, hyper: PyTree, weights: Array) -> Array:
         """Weighted sum of the rows' Hessians, by one Hessian-vector product per column."""
@@ -144,12 +152,46 @@ class Model(ABC):
 
         return jax.lax.map(entry, jnp.arange(len(theta)))
 
+    def deviation_sums(
+        self, spread: Spread, rows: PyTree, hyper: PyTree, weights: Array
+    ) -> tuple[Array, Array]:
+        """How the rows' gradients deviate from those at an anchor, over a Gaussian around it (X9).
+
+        With ``d_n = grad l_n(theta) - grad l_n(anchor)``: the weighted sum over rows of
+        ``E[d_n d_n']``, and ``E[d_n' cov d_n]`` of every row.
+        """
+        at_anchor = self.gradients(spread.anchor, rows, hyper)
+
+        def add(totals: tuple[Array, Array], theta: Array) -> tuple[tuple[Array, Array], None]:
+            outer, kicks = totals
+            deviation = self.gradients(theta, rows, hyper) - at_anchor
+            outer = outer + (deviation * weights[:, None]).T @ deviation
+            return (outer, kicks + ((deviation @ spread.cov) * deviation).sum(axis=1)), None
+
+        start = jnp.zeros_like(spread.cov), jnp.zeros_like(weights)
+        (outer, kicks), _ = jax.lax.scan(add, start, spread.points)
+        return outer / len(spread.points), kicks / len(spread.points)
+
     def localise(
-        self, center: Vector, factor: Operator, data: PyTree, hyper: PyTree
+        self,
+        center: Vector,
+        factor: Operator,
+        data: PyTree,
+        hyper: PyTree,
+        dtype: npt.DTypeLike,
+        slope: Vector | None = None,
     ) -> LocalProblem:
-        """The model in the coordinates z of ``theta = center + W z`` (X8)."""
+        """The model in the coordinates z of ``theta = center + W z`` (X8), rows in ``dtype``.
+
+        With ``slope``, the gradient of ``-log p(theta | data)`` at the centre, minibatch gradients
+        are anchored there (X9): ``g(center) + 1/S sum (grad l_n(theta) - grad l_n(center))``.
+        """
         local = {"center": center, "factor": factor, "model": hyper}
-        return LocalProblem(InBasis(self), data, local, factor)
+        if slope is not None:
+            with jax.enable_x64(True):
+                prior = np.asarray(self.prior_gradient(jnp.asarray(center), hyper))
+            local["shift"] = slope - prior
+        return LocalProblem(InBasis(self), cast(data, dtype), local, factor)
 
 
 @dataclass(frozen=True)
@@ -158,17 +200,17 @@ class InBasis(LocalModel):
 
     model: Model
 
-    def gradient_sum(self, z: Array, rows: PyTree, hyper: PyTree) -> Array:
+    def minibatch_gradient(
+        self, z: Array, rows: PyTree, hyper: PyTree, batch_size: int, num_data: int
+    ) -> Array:
         """Chain rule: ``W'`` times the gradient by theta."""
         theta = hyper["center"] + hyper["factor"].matvec(z)
-        gradient = self.model.gradient_sum(theta, rows, hyper["model"])
-        return hyper["factor"].rmatvec(gradient)
-
-    def prior_gradient(self, z: Array, hyper: PyTree) -> Array:
-        """Chain rule: ``W'`` times the prior's gradient by theta."""
-        theta = hyper["center"] + hyper["factor"].matvec(z)
-        gradient = self.model.prior_gradient(theta, hyper["model"])
-        return hyper["factor"].rmatvec(gradient)
+        rows_sum = self.model.gradient_sum(theta, rows, hyper["model"])
+        prior = self.model.prior_gradient(theta, hyper["model"])
+        if "shift" in hyper:
+            rows_sum = rows_sum - self.model.gradient_sum(hyper["center"], rows, hyper["model"])
+            prior = prior + hyper["shift"]
+        return hyper["factor"].rmatvec(per_example(rows_sum, batch_size, prior, num_data))
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """The posterior's optimum, to high accuracy, in float64.
 
-Newton's method with exact Hessians, made safe away from convexity by taking eigenvalues'
-absolute values; L-BFGS where a dense Hessian does not fit.
+Newton's method, made safe away from convexity by taking eigenvalues' absolute values; L-BFGS
+where the Hessian of all rows takes long (in units in which a sampled Hessian is the identity) or
+does not fit.
 """
 
 from functools import partial
@@ -13,10 +14,11 @@ import numpy as np
 import scipy.optimize
 
 from ornstein._check import OptimumError
-from ornstein._tree import cast, sum_over_blocks
+from ornstein._tree import cast, num_rows, sum_over_blocks
 from ornstein._types import Array, PyTree, Vector
-from ornstein.geometry import block_rows
+from ornstein.geometry import block_rows, chosen_rows
 from ornstein.model import Model, per_example
+from ornstein.operators import Dense, Diagonal, Operator
 from ornstein.posterior import Posterior
 
 MAX_DENSE = 2000
@@ -25,6 +27,10 @@ MAX_DENSE = 2000
 _TOLERANCE = 1e-12  # squared distance to the optimum in posterior standard deviations
 _STALLED = 1e-4  # the same, where rounding allows no better
 _ITERATIONS = 200
+_CHEAP = 2e9  # multiplications of a Hessian that may be computed at every step
+_SOME_ROWS = 50_000  # rows whose Hessian gives the units of a long search
+_REWHITEN = 25  # iterations after which those units are looked up again
+_THOUSANDTH = 1e-3  # of a posterior standard deviation
 
 
 class _Local(NamedTuple):
@@ -38,24 +44,26 @@ class _Local(NamedTuple):
 def find_optimum(post: Posterior) -> Vector:
     """The flat parameters that maximise the posterior density.
 
+    To rounding by Newton's method where the Hessian of all rows is cheap; else to a thousandth of
+    a posterior standard deviation.
+
     Raises
     ------
     OptimumError
         If the search does not converge, or ends where the loss has no strict minimum.
     """
-    data = cast(post.data, np.float64)
-    search = _newton if post.dim <= MAX_DENSE else _lbfgs
     with jax.enable_x64(True):
-        return search(post, data)
+        if post.dim > MAX_DENSE:
+            return _lbfgs(post, post.start, Diagonal(np.ones(())), 1e-9 * post.num_data)[0]
+        if post.quadratic or post.num_data * post.dim**2 <= _CHEAP:
+            return _newton(post)
+        return _rewhitened(post)
 
 
-def _newton(post: Posterior, data: PyTree) -> Vector:
-    theta = post.start
-    here = _evaluate(post, data, theta, dense=True)
+def _newton(post: Posterior) -> Vector:
+    theta, here = post.start, _look(post, post.start)
     if not np.isfinite(here.loss) or not np.all(np.isfinite(here.gradient)):
-        raise OptimumError(
-            "The loss is not finite at init. Choose another init, or check the log-likelihood."
-        )
+        raise _not_finite()
     units = np.sqrt(np.maximum(np.abs(np.diag(here.hessian)), np.finfo(float).tiny))
     last_step = last_decrement = np.inf
     for _ in range(_ITERATIONS):
@@ -71,22 +79,29 @@ def _newton(post: Posterior, data: PyTree) -> Vector:
             _refuse_flat(post, here, units, theta - post.start)
             return theta + direction
         last_step, last_decrement = length, decrement
-        step = 1.0
-        while True:
-            trial = theta + step * direction
-            there = _evaluate(post, data, trial, dense=True)
-            # Below rounding error of the loss, the decrement alone decides.
-            slack = 1e-14 * abs(here.loss)
-            if there.loss <= here.loss - 1e-4 * step * decrement + slack:
-                break
-            step /= 2
-            if step < 1e-12:
-                raise _no_minimum(post, here)
-        theta, here = trial, there
-    raise OptimumError(
-        f"No optimum after {_ITERATIONS} Newton steps. If the loss falls without end the "
-        "posterior is improper: give every parameter a proper prior. Else start from another init."
-    )
+        theta, here = _descend(post, theta, here, direction, decrement)
+    raise _no_end()
+
+
+def _look(post: Posterior, theta: Vector) -> _Local:
+    return _Local(*_loss_and_gradient(post, theta), _hessian(post, post.data, theta))
+
+
+def _descend(
+    post: Posterior, theta: Vector, here: _Local, direction: Vector, decrement: float
+) -> tuple[Vector, _Local]:
+    """The longest halved step that lowers the loss, and the view from there."""
+    step = 1.0
+    # Below rounding error of the loss, the decrement alone decides.
+    slack = 1e-14 * abs(here.loss)
+    while step >= 1e-12:
+        trial = theta + step * direction
+        loss, gradient = _loss_and_gradient(post, trial)
+        if loss <= here.loss - 1e-4 * step * decrement + slack:
+            known = here.hessian if post.quadratic else _hessian(post, post.data, trial)
+            return trial, _Local(loss, gradient, known)
+        step /= 2
+    raise _no_minimum(post, here)
 
 
 def _refuse_flat(post: Posterior, here: _Local, units: Vector, moved: Vector) -> None:
@@ -102,12 +117,17 @@ def _refuse_flat(post: Posterior, here: _Local, units: Vector, moved: Vector) ->
         )
 
 
+def _scaled_eigen(hessian: Vector) -> tuple[Vector, Vector]:
+    """Eigenvalues of the Hessian scaled by its diagonal, and its vectors in parameter space."""
+    scale = 1 / np.sqrt(np.maximum(np.abs(np.diag(hessian)), np.finfo(float).tiny))
+    values, vectors = np.linalg.eigh(hessian * scale[:, None] * scale)
+    return values, scale[:, None] * vectors
+
+
 def _newton_direction(here: _Local) -> tuple[Vector, float]:
     """``-|A|^-1 g`` and A's smallest eigenvalue, scaled by A's diagonal."""
-    scale = 1 / np.sqrt(np.maximum(np.abs(np.diag(here.hessian)), np.finfo(float).tiny))
-    values, vectors = np.linalg.eigh(here.hessian * scale[:, None] * scale)
+    values, scaled = _scaled_eigen(here.hessian)
     floor = 1e-14 * np.abs(values).max()
-    scaled = scale[:, None] * vectors
     direction = -scaled @ ((scaled.T @ here.gradient) / np.maximum(np.abs(values), floor))
     return direction, float(values.min())
 
@@ -123,47 +143,105 @@ def _no_minimum(post: Posterior, here: _Local) -> OptimumError:
     )
 
 
-def _lbfgs(post: Posterior, data: PyTree) -> Vector:
-    def objective(theta: Vector) -> tuple[float, Vector]:
-        here = _evaluate(post, data, theta, dense=False)
-        return here.loss, here.gradient
+def _rewhitened(post: Posterior) -> Vector:
+    """L-BFGS in the posterior's own units, about, which are looked up again now and then."""
+    index = np.sort(chosen_rows(post, min(post.num_data, max(_SOME_ROWS, 50 * post.dim)), 0))
+    rows = jax.tree.map(lambda leaf: leaf[index], post.data)
+    theta = post.start
+    for _ in range(_ITERATIONS):
+        values, scaled = _scaled_eigen(_hessian(post, rows, theta))
+        sizes = np.maximum(np.abs(values), 1e-8 * np.abs(values).max())
+        units = Dense(scaled / np.sqrt(post.num_data * sizes))
+        theta, settled = _lbfgs(post, theta, units, _THOUSANDTH, _REWHITEN)
+        if settled:
+            return theta
+    raise _no_end()
+
+
+def _lbfgs(
+    post: Posterior, start: Vector, units: Operator, tolerance: float, iterations: int = 5000
+) -> tuple[Vector, bool]:
+    """Minimise N times the mean loss in given units; whether no slope exceeds the tolerance."""
+    N = post.num_data
+
+    def objective(z: Vector) -> tuple[float, Vector]:
+        loss, gradient = _loss_and_gradient(post, start + np.asarray(units.matvec(z)))
+        return N * loss, N * np.asarray(units.rmatvec(gradient))
 
     found = scipy.optimize.minimize(
         objective,
-        post.start,
+        np.zeros(post.dim),
         jac=True,
         method="L-BFGS-B",
-        options={"maxiter": 5000, "maxfun": 10_000, "ftol": 0.0, "gtol": 1e-9, "maxcor": 30},
+        options={
+            "maxiter": iterations,
+            "maxfun": 2 * iterations,
+            "ftol": 0.0,
+            "gtol": tolerance,
+            "maxcor": 30,
+        },
     )
     if not np.all(np.isfinite(found.x)):
-        raise OptimumError("The loss is not finite near init. Choose another init.")
-    return np.asarray(found.x, float)
+        raise _not_finite()
+    return start + np.asarray(units.matvec(found.x)), bool(np.abs(found.jac).max() <= tolerance)
 
 
-def _evaluate(post: Posterior, data: PyTree, theta: Vector, dense: bool) -> _Local:
-    flat = jnp.asarray(theta)
+def _no_end() -> OptimumError:
+    return OptimumError(
+        f"No optimum after {_ITERATIONS} Newton steps. If the loss falls without end the "
+        "posterior is improper: give every parameter a proper prior. Else start from another init."
+    )
+
+
+def _not_finite() -> OptimumError:
+    return OptimumError(
+        "The loss is not finite at init. Choose another init, or check the log-likelihood."
+    )
+
+
+def _loss_and_gradient(post: Posterior, theta: Vector) -> tuple[float, Vector]:
+    N, flat = post.num_data, jnp.asarray(theta)
 
     def block(rows: PyTree, weights: Vector) -> PyTree:
-        return _block(post.model, dense, flat, rows, post.hyper, weights)
+        here = cast(rows, np.float64)
+        return _first_order(post.model, flat, here, post.hyper, weights)
 
-    totals = sum_over_blocks(data, block_rows(post), block)
-    prior = [np.asarray(value) for value in _prior(post.model, dense, flat, post.hyper)]
-    N = post.num_data
-    loss, gradient, hessian = (per_example(t, N, p, N) for t, p in zip(totals, prior, strict=True))
-    return _Local(float(loss), gradient, hessian)
+    totals = sum_over_blocks(post.data, block_rows(post), block)
+    prior = [np.asarray(value) for value in _prior(post.model, flat, post.hyper)]
+    loss, gradient = (per_example(t, N, p, N) for t, p in zip(totals, prior, strict=True))
+    return float(loss), gradient
 
 
-@partial(jax.jit, static_argnums=(0, 1))
-def _block(
-    model: Model, dense: bool, theta: Array, rows: PyTree, hyper: PyTree, weights: Array
-) -> tuple[Array, Array, Array]:
+def _hessian(post: Posterior, data: PyTree, theta: Vector) -> Vector:
+    flat = jnp.asarray(theta)
+
+    def block(rows: PyTree, weights: Vector) -> Array:
+        here = cast(rows, np.float64)
+        return _second_order(post.model, flat, here, post.hyper, weights)
+
+    total = sum_over_blocks(data, block_rows(post), block)
+    prior = np.asarray(_prior_hessian(post.model, flat, post.hyper))
+    return per_example(total, num_rows(data), prior, post.num_data)
+
+
+@partial(jax.jit, static_argnums=(0,))
+def _first_order(
+    model: Model, theta: Array, rows: PyTree, hyper: PyTree, weights: Array
+) -> tuple[Array, Array]:
     loss = weights @ model.losses(theta, rows, hyper)
-    gradient = model.gradient_sum(theta, rows, hyper, weights)
-    hessian = model.hessian_sum(theta, rows, hyper, weights) if dense else jnp.zeros(())
-    return loss, gradient, hessian
+    return loss, model.gradient_sum(theta, rows, hyper, weights)
 
 
-@partial(jax.jit, static_argnums=(0, 1))
-def _prior(model: Model, dense: bool, theta: Array, hyper: PyTree) -> tuple[Array, Array, Array]:
-    hessian = model.prior_hessian(theta, hyper) if dense else jnp.zeros(())
-    return model.prior_loss(theta, hyper), model.prior_gradient(theta, hyper), hessian
+@partial(jax.jit, static_argnums=(0,))
+def _second_order(model: Model, theta: Array, rows: PyTree, hyper: PyTree, weights: Array) -> Array:
+    return model.hessian_sum(theta, rows, hyper, weights)
+
+
+@partial(jax.jit, static_argnums=(0,))
+def _prior(model: Model, theta: Array, hyper: PyTree) -> tuple[Array, Array]:
+    return model.prior_loss(theta, hyper), model.prior_gradient(theta, hyper)
+
+
+@partial(jax.jit, static_argnums=(0,))
+def _prior_hessian(model: Model, theta: Array, hyper: PyTree) -> Array:
+    return model.prior_hessian(theta, hyper)

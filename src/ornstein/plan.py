@@ -1,16 +1,19 @@
 """The plan: how to run a chain so that its iterates are posterior draws, and how good they are."""
 
-import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from inspect import signature
 from typing import Any
 
 import numpy as np
 
 from ornstein import _check, advice, methods, theory
-from ornstein._check import InputError
+from ornstein._check import InputError, UnstablePlanError
 from ornstein._tree import Layout
 from ornstein._types import Key, PyTree, Vector
+from ornstein.anchor import Anchor, anchor
+from ornstein.anchor import batch_size as anchored_batch_size
 from ornstein.data import SCHEMES, Batches
 from ornstein.geometry import Geometry, geometry
 from ornstein.methods import Method, Setting
@@ -22,6 +25,9 @@ from ornstein.theory import Recipe
 
 _WARMUP = 7  # relaxation times; an over-dispersed start's excess variance is down to e^-14
 _DRAWS = 1000
+_WORTH_ARRANGING = 2  # passes over the rows that a reading order must serve to be worth making
+_PASSES = 20  # to find the covariance over which anchored noise is averaged
+_SETTLED = 1e-3  # relative to the variances
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -40,6 +46,10 @@ class Plan:
         ``K``, ``Q`` (None: no injected noise) and ``mu`` (1: no momentum) of the update.
     geometry
         A and C at the optimum.
+    anchor
+        The noise of gradients anchored there (X9); None where they are not.
+    noise_share
+        The minibatches' largest share of a direction's variance; injected noise makes the rest.
     labels, layout, model
         A name for every parameter, how the parameters lie in a flat vector, and the model the plan
         was made for.
@@ -69,6 +79,8 @@ class Plan:
     injected_cov: Operator | None
     momentum: float
     geometry: Geometry
+    anchor: Anchor | None
+    noise_share: float
     labels: tuple[str, ...]
     layout: Layout
     model: Model
@@ -108,6 +120,21 @@ class Plan:
         return self.num_data * self.geometry.hessian
 
     @property
+    def noise_cov(self) -> Vector:
+        """Covariance over rows of the gradients in use: C, or what control variates leave."""
+        return self.geometry.noise_cov if self.anchor is None else self.anchor.noise_cov
+
+    @property
+    def anchor_slope(self) -> Vector | None:
+        """Gradient of ``-log p(theta | data)`` at the anchor; None for plain gradients."""
+        return None if self.anchor is None else self.anchor.slope
+
+    @property
+    def control_variates(self) -> bool:
+        """Whether gradients are anchored at the optimum (X9)."""
+        return self.anchor is not None
+
+    @property
     def target_cov(self) -> Vector:
         """The covariance the method aims at: ``(N A)^-1``, or ``A^-1 C A^-1 / N``."""
         A, C, N = self.geometry.hessian, self.geometry.noise_cov, self.num_data
@@ -117,8 +144,8 @@ class Plan:
         return (inverse @ C @ inverse if A.ndim == 2 else inverse * C * inverse) / N
 
     def segment_draws(self, thin: int) -> int:
-        """Kept draws to make on one reading order of the rows."""
-        return self.batches.segment_draws(thin, self.relaxation_steps)
+        """Kept draws to make on one reading order of the rows, at most."""
+        return self.batches.segment_draws(thin, self.relaxation_steps, self.noise_share)
 
     def __repr__(self) -> str:
         """One line."""
@@ -136,6 +163,7 @@ class Plan:
             ("target", self.target),
             ("rows, parameters", f"{N:,}, {self.dim:,}"),
             ("batch", f"{S:,} rows, {self.batches.scheme}"),
+            ("gradients", "control variates (X9)" if self.control_variates else "plain"),
             ("injected noise", injected),
             (
                 "predicted KL",
@@ -149,7 +177,7 @@ class Plan:
             ),
         ]
         if self.momentum < 1:
-            lines.insert(5, ("momentum", f"friction {self.momentum:g}"))
+            lines.insert(6, ("momentum", f"friction {self.momentum:g}"))
         lines += [("warning", text) for text in self.warnings]
         width = max(len(name) for name, _ in lines)
         return "\n".join(f"{name:<{width}}  {text}" for name, text in lines)
@@ -162,6 +190,7 @@ def plan(
     batch_size: int | None = None,
     at: PyTree | None = None,
     batches: str = "auto",
+    control_variates: bool | None = None,
     geometry_rows: int | None = None,
     key: Key = 0,
     **options: Any,
@@ -178,11 +207,15 @@ def plan(
         Structure of the gain; the method's default, or ``diagonal`` where a matrix would be too
         large.
     batch_size
-        Rows per minibatch; 100 by default, or a quarter of the rows where that is less.
+        Rows per minibatch. By default 100, or a quarter of the rows where that is less; with
+        control variates as few as the rows' leverages allow.
     at
         Parameters to plan at; the optimum is found if not given.
     batches
         ``windows``, ``independent``, ``epochs`` or ``auto`` (see :mod:`ornstein.data`).
+    control_variates
+        Anchor the gradients at the optimum (X9): mixing then takes a few steps however many rows
+        there are. The method's default if not given: on for ``exact`` at an optimum that was found.
     geometry_rows
         Estimate A and C from this many random rows instead of all.
     key
@@ -213,25 +246,60 @@ def plan(
         )
     chosen = methods.find(method)
     N = post.num_data
-    S = max(1, min(100, N // 4)) if batch_size is None else batch_size
     _check.random_key(key)
-    _check.whole("batch_size", S, high=N, why=f"the data has {N} rows")
+    if batch_size is not None:
+        _check.whole("batch_size", batch_size, high=N, why=f"the data has {N} rows")
     _check.choice("batches", batches, ("auto", *SCHEMES))
     if at is not None:
         post = post.at(at)
     structure = _structure(chosen, structure, post.dim)
-    theta = find_optimum(post) if at is None else post.layout.ravel(at)
     dense = post.dim <= MAX_DENSE or structure == "dense"
+    anchored = _whether_anchored(chosen, control_variates, found=at is None, dense=dense)
+    theta = find_optimum(post) if at is None else post.layout.ravel(at)
     known = geometry(
         post, post.layout.unravel(theta), "dense" if dense else "diagonal", geometry_rows, key
     )
-    drawn = Batches("windows" if batches == "auto" else batches, N, S)
-    made = _make(chosen, structure, drawn, known, post, options)
-    if batches == "auto" and made.segment_draws(made.thin) * made.thin * S < N:
-        # Too few steps on a shuffle to be worth shuffling all rows.
-        independent = Batches("independent", N, S)
-        made = _make(chosen, structure, independent, known, post, options)
-    return made
+    make = partial(_make, chosen, structure, batches, batch_size, known, post, options)
+    if not anchored:
+        return make(None)
+    return _self_consistent(make, partial(anchor, post, known, rows=geometry_rows, key=key), known)
+
+
+def _whether_anchored(method: Method, wanted: bool | None, found: bool, dense: bool) -> bool:
+    if wanted is None:
+        return bool(method.control_variates) and found and dense
+    if not isinstance(wanted, bool | np.bool_):
+        raise InputError(f"control_variates must be True or False, found {wanted!r}.")
+    if wanted and method.control_variates is None:
+        raise InputError(
+            f"method={method.name!r} lives on the noise of plain gradients, which control variates "
+            "take away; leave control_variates out."
+        )
+    if wanted and not dense:
+        raise InputError(
+            "control_variates need the dense curvature, to know how far draws are from the "
+            "anchor; use structure='dense' if its matrices fit memory, or leave them out."
+        )
+    return bool(wanted)
+
+
+def _self_consistent(
+    make: Callable[[Anchor], Plan], look: Callable[[Vector], Anchor], known: Geometry
+) -> Plan:
+    """A plan whose anchored noise is averaged over the very covariance it predicts (X9)."""
+    cov: Vector = theory.recipes.inverse(known.num_data * known.hessian)
+    for _ in range(_PASSES):
+        made = make(look(cov))
+        change = made.predicted_cov - cov
+        scale = np.sqrt(np.diag(cov))
+        if np.abs(change / scale[:, None] / scale).max() < _SETTLED:
+            return made
+        cov = made.predicted_cov
+    raise UnstablePlanError(
+        f"method={made.method!r} with control variates does not settle: away from the anchor "
+        "their noise grows faster than the chain forgets. Raise batch_size, or leave "
+        "control_variates out."
+    )
 
 
 def _structure(method: Method, structure: str | None, dim: int) -> str:
@@ -245,15 +313,39 @@ def _structure(method: Method, structure: str | None, dim: int) -> str:
 def _make(
     method: Method,
     structure: str,
+    scheme: str,
+    batch_size: int | None,
+    known: Geometry,
+    post: Posterior,
+    options: dict[str, Any],
+    anchored: Anchor | None,
+) -> Plan:
+    """The plan, reading windows unless another scheme is asked for or would be quicker."""
+    N = known.num_data
+    if batch_size is None and anchored is not None:
+        batch_size, _ = anchored_batch_size(known, anchored)
+    S = max(1, min(100, N // 4)) if batch_size is None else batch_size
+    batches = Batches("windows" if scheme == "auto" else scheme, N, S)
+    made = _tune(method, structure, batches, known, post, options, anchored)
+    steps = min(made.segment_draws(made.thin) * made.thin, made.warmup + made.draws * made.thin)
+    if scheme == "auto" and steps * S < _WORTH_ARRANGING * N:
+        independent = Batches("independent", N, S)
+        made = _tune(method, structure, independent, known, post, options, anchored)
+    return made
+
+
+def _tune(
+    method: Method,
+    structure: str,
     batches: Batches,
     known: Geometry,
     post: Posterior,
     options: dict[str, Any],
+    anchored: Anchor | None,
 ) -> Plan:
     N, labels = batches.num_data, tuple(post.labels)
-    setting = Setting(
-        known.hessian, known.noise_cov * batches.noise_factor, batches.noise_factor, N
-    )
+    noise_cov = known.noise_cov if anchored is None else anchored.noise_cov
+    setting = Setting(known.hessian, noise_cov * batches.noise_factor, batches.noise_factor, N)
     recipe = method.recipe(structure, setting, options, tuple(signature(plan).parameters))
     K, A, C_S, Q = _as_problem(recipe, setting)
     mu = recipe.momentum
@@ -263,7 +355,7 @@ def _make(
     limit = theory.ou_covariance(K, A, C_S / mu if mu < 1 else C_S, Q)
     relaxation = float(np.max(theory.relaxation_steps(modes.rates, mu)))
     advice.refuse_endless(relaxation)
-    thin = _round_up(math.ceil(relaxation - 1e-6))
+    thin = _round_up(max(1, round(relaxation)))
     flat = cov[:, 0, 0] if known.structure == "diagonal" else cov
     kl = theory.posterior_kl(cov, A, N)
     return Plan(
@@ -276,6 +368,8 @@ def _make(
         injected_cov=None if recipe.injected_cov is None else as_operator(recipe.injected_cov),
         momentum=mu,
         geometry=known,
+        anchor=anchored,
+        noise_share=_noise_share(K, C_S, Q),
         labels=labels,
         layout=post.layout,
         model=post.model,
@@ -287,8 +381,21 @@ def _make(
         warmup=_WARMUP * thin,
         thin=thin,
         draws=_DRAWS,
-        warnings=tuple(advice.warnings(method, structure, batches, known, labels, kl, relaxation)),
+        warnings=tuple(
+            advice.warnings(method, structure, batches, known, anchored, labels, kl, relaxation)
+        ),
     )
+
+
+def _noise_share(K: Vector, C_S: Vector, Q: Vector | None) -> float:
+    """Largest share of the minibatches in the noise of a step, over all directions."""
+    if Q is None:
+        return 1.0
+    own = K @ C_S @ K
+    if len(own) > 1 and own.ndim == 3:  # a batch of 1 x 1 problems
+        return float(np.max(own / (own + Q)))
+    share = theory.joint_diagonalisation(own + Q, own)[1][-1]
+    return float(np.clip(share, 0.01, 1.0))
 
 
 def _round_up(steps: int) -> int:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 from ornstein._check import InputError
 from ornstein._tree import cast, to_device
 from ornstein._types import Array, Vector
+from ornstein.data import Reader
 from ornstein.kernels.contract import State
 from ornstein.loop import Loop, Problem, Segments, advance, build_kernel
 from ornstein.operators import Dense, Diagonal, Operator, as_operator
@@ -83,9 +84,10 @@ def run(post: Posterior, plan: Plan, key: Array, settings: Settings, progress: O
     """Run all chains of a plan; ``progress`` opens a reporter for a number of steps."""
     with jax.enable_x64(settings.dtype == "float64"):
         loop, problem, chains, factor = _prepare(post, plan, key, settings)
-    total, warm = _segment_counts(loop, settings)
+    warm = _warm_draws(settings)
+    total = -(-(warm + settings.draws) // loop.segment_draws)
     chunk = _chunk_segments(loop, settings, total)
-    entropy = tuple(int(word) for word in np.asarray(jax.random.key_data(key)).ravel())
+    entropy = _entropy(key)
     status, made = Status(True, "ok"), 0
     began = perf_counter()
 
@@ -109,7 +111,7 @@ def run(post: Posterior, plan: Plan, key: Array, settings: Settings, progress: O
                 with jax.enable_x64(settings.dtype == "float64"):
                     step = _bad_step(loop, problem, chains[worst], segments)
                 status = _diverged(worst, first * loop.segment_steps + step)
-            drop = max(0, warm - first) * loop.segment_draws
+            drop = max(0, warm - first * loop.segment_draws)
             for chain, (state, positions) in zip(chains, results, strict=True):
                 chain.state = state
                 chain.kept.append(positions[drop:good])
@@ -128,19 +130,22 @@ def _prepare(
 ) -> tuple[Loop, Problem, list[_Chain], Operator]:
     """Whitened problem and over-dispersed starts, both in the sampling precision."""
     dtype = np.dtype(settings.dtype)
-    local = post.model.localise(plan.center, plan.gain.sqrt(), post.data, post.hyper)
+    local = post.model.localise(
+        plan.center, plan.gain.sqrt(), post.data, post.hyper, dtype, plan.anchor_slope
+    )
+    reader, rows = Reader.lay_out(plan.batches, local.model.rows_last, local.data, _entropy(key))
     noise = None if plan.injected_cov is None else _in_basis(local.factor, plan.injected_cov)
     loop = Loop(
         model=local.model,
-        batches=plan.batches,
+        reader=reader,
         dim=plan.dim,
         thin=settings.thin,
-        segment_draws=plan.segment_draws(settings.thin),
+        segment_draws=_segment_draws(plan, settings),
         dtype=settings.dtype,
         has_momentum=plan.momentum < 1,
     )
     problem = Problem(
-        rows=to_device(cast(local.data, dtype)),
+        rows=to_device(rows),
         hyper=to_device(cast(local.hyper, dtype)),
         noise_factor=None if noise is None else to_device(noise.astype(dtype)),
         friction=jnp.asarray(plan.momentum, dtype),
@@ -157,6 +162,11 @@ def _prepare(
     return loop, problem, chains, local.factor
 
 
+def _entropy(key: Array) -> tuple[int, ...]:
+    """The key as plain numbers, for the host's generators."""
+    return tuple(int(word) for word in np.asarray(jax.random.key_data(key)).ravel())
+
+
 def _in_basis(factor: Operator, cov: Operator) -> Operator:
     """Factor of a covariance in the coordinates z, ``W^-1 R`` with ``R R'`` the covariance."""
     root = cov.sqrt()
@@ -166,17 +176,22 @@ def _in_basis(factor: Operator, cov: Operator) -> Operator:
     return Dense(np.asarray(factor.solve(root.dense(size).T)).T)
 
 
-def _segment_counts(loop: Loop, settings: Settings) -> tuple[int, int]:
-    """All segments, and those of the warm-up."""
-    warm = -(-settings.warmup // loop.segment_steps)
-    return warm + -(-settings.draws // loop.segment_draws), warm
+def _warm_draws(settings: Settings) -> int:
+    """Draws to discard."""
+    return -(-settings.warmup // settings.thin)
+
+
+def _segment_draws(plan: Plan, settings: Settings) -> int:
+    """Draws on one reading order: as the plan likes, but at least four orders a run."""
+    quarter = max(1, (_warm_draws(settings) + settings.draws) // 4)
+    return min(plan.segment_draws(settings.thin), 2 ** (quarter.bit_length() - 1))
 
 
 def _chunk_segments(loop: Loop, settings: Settings, total: int) -> int:
     """Segments in one dispatch."""
     if settings.chunk is not None:
         return min(settings.chunk, total)
-    order_bytes = 4 * max(1, loop.batches.order_length(loop.segment_steps))
+    order_bytes = 4 * max(1, loop.reader.batches.order_length(loop.segment_steps))
     wanted = max(-(-total // _CHUNKS), _CHUNK_STEPS // loop.segment_steps)
     return max(1, min(wanted, total, _ORDER_BYTES // order_bytes))
 
@@ -186,8 +201,8 @@ def _segments(loop: Loop, entropy: tuple[int, ...], chain: int, first: int, coun
     steps = loop.segment_steps
     return Segments(
         number=np.asarray(numbers, np.int32),  # type: ignore[arg-type]
-        order=np.stack([loop.batches.order(entropy, chain, n, steps) for n in numbers]),  # type: ignore[arg-type]
-        phase=np.asarray([loop.batches.phase(n, steps) for n in numbers], np.int32),  # type: ignore[arg-type]
+        order=np.stack([loop.reader.batches.order(entropy, chain, n, steps) for n in numbers]),  # type: ignore[arg-type]
+        phase=np.asarray([loop.reader.batches.phase(n, steps) for n in numbers], np.int32),  # type: ignore[arg-type]
     )
 
 

@@ -3,8 +3,7 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
-import jax
-
+from ornstein import _random
 from ornstein._types import Array, PyTree
 from ornstein.operators import Operator
 
@@ -61,6 +60,6 @@ def gaussian(factor: Operator | None, dim: int, dtype: Any) -> Noise | None:
         return None
 
     def draw(key: Array, shape: tuple[int, ...]) -> Array:
-        return factor.matvec(jax.random.normal(key, (*shape, dim), dtype))  # type: ignore[return-value]
+        return factor.matvec(_random.normals(key, (*shape, dim), dtype))  # type: ignore[return-value]
 
     return draw

@@ -10,6 +10,7 @@ from typing import Protocol
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ornstein._types import Array, PyTree, Vector
 
@@ -32,11 +33,17 @@ class Family(Protocol):
     def curvature(self, eta: Array, y: Array, hyper: PyTree) -> Array:
         """Second derivative by eta, (rows,) or (rows, K, K)."""
 
+    def mean(self, eta: Array, hyper: PyTree) -> Array:
+        """The target that leaves no residual at eta."""
+
     def fold(self, x: Vector, offset: Vector, y: Vector) -> dict[str, Vector]:
-        """Rows for a loop in which ``eta = z x + offset``, holding as little as it needs."""
+        """Rows for a loop in which ``eta = along + offset``, holding as little as it needs.
+
+        ``y`` holds targets, or means where gradients are anchored (X9).
+        """
 
     def folded_residual(self, along: Array, rows: PyTree, hyper: PyTree) -> Array:
-        """First derivative by ``along = z x`` for folded rows."""
+        """First derivative by ``along`` for folded rows, outputs along the first axis."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +65,11 @@ class Gaussian:
         """``1 / sigma^2``."""
         del y
         return jnp.ones_like(eta) / hyper["noise_scale"] ** 2
+
+    def mean(self, eta: Array, hyper: PyTree) -> Array:
+        """``eta``."""
+        del hyper
+        return eta
 
     def fold(self, x: Vector, offset: Vector, y: Vector) -> dict[str, Vector]:
         """The target counts from the offset."""
@@ -102,15 +114,23 @@ class Bernoulli:
         p = jax.nn.sigmoid(eta)
         return p * (1 - p)
 
+    def mean(self, eta: Array, hyper: PyTree) -> Array:
+        """``sigmoid``."""
+        del hyper
+        return jax.nn.sigmoid(eta)
+
     def fold(self, x: Vector, offset: Vector, y: Vector) -> dict[str, Vector]:
         """With the sign ``1 - 2y`` in the features the loss is ``softplus`` whatever the label."""
+        if not np.isin(y, (0, 1)).all():
+            return {"x": x, "offset": offset, "y": y}
         sign = 1 - 2 * y
         return {"x": sign[:, None] * x, "offset": sign * offset}
 
     def folded_residual(self, along: Array, rows: PyTree, hyper: PyTree) -> Array:
-        """``sigmoid``."""
+        """``sigmoid``, less the target where it is a mean."""
         del hyper
-        return jax.nn.sigmoid(along + rows["offset"])
+        p = jax.nn.sigmoid(along + rows["offset"])
+        return p - rows["y"] if "y" in rows else p
 
 
 @dataclass(frozen=True)
@@ -136,13 +156,20 @@ class Categorical:
         identity = jnp.eye(self.outputs, dtype=p.dtype)[None]
         return p[:, :, None] * (identity - p[:, None, :])
 
+    def mean(self, eta: Array, hyper: PyTree) -> Array:
+        """``softmax``."""
+        del hyper
+        return jax.nn.softmax(eta, axis=-1)
+
     def fold(self, x: Vector, offset: Vector, y: Vector) -> dict[str, Vector]:
-        """As they are: models of several outputs are not folded."""
-        return {"x": x, "offset": offset, "y": y}
+        """Labels become rows of 0 and 1."""
+        one_hot = np.eye(self.outputs)[y] if y.ndim == 1 else y
+        return {"x": x, "offset": offset, "y": one_hot}
 
     def folded_residual(self, along: Array, rows: PyTree, hyper: PyTree) -> Array:
-        """``p - onehot(y)``."""
-        return self.residual(along + rows["offset"], rows["y"], hyper)
+        """``p - onehot(y)``; with outputs first, rows fill a processor's lanes."""
+        del hyper
+        return jax.nn.softmax(along + rows["offset"].T, axis=0) - rows["y"].T
 
     def _one_hot(self, y: Array, eta: Array) -> Array:
         return jax.nn.one_hot(y, self.outputs, dtype=eta.dtype)
@@ -167,6 +194,11 @@ class Counts:
     def curvature(self, eta: Array, y: Array, hyper: PyTree) -> Array:
         """``exp(eta)``."""
         del y, hyper
+        return jnp.exp(eta)
+
+    def mean(self, eta: Array, hyper: PyTree) -> Array:
+        """``exp``."""
+        del hyper
         return jnp.exp(eta)
 
     def fold(self, x: Vector, offset: Vector, y: Vector) -> dict[str, Vector]:

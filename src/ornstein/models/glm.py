@@ -1,19 +1,24 @@
 """Generalised linear models in closed form, and folded into whitened features (X8)."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
+import numpy.typing as npt
 
-from ornstein._tree import Layout
+from ornstein._tree import Layout, cast
 from ornstein._types import Array, PyTree, Vector
-from ornstein.model import LocalModel, LocalProblem, Model
+from ornstein.model import LocalModel, LocalProblem, Model, Spread, per_example
 from ornstein.models.families import Family, Gaussian
 from ornstein.operators import Dense, Operator
 
 _LOG_TWO_PI = math.log(2 * math.pi)
+_FOLD_ROWS = 2**16  # rows folded at a time, in double precision
+_NODES = 7  # of the Gauss-Hermite rule over a single predictor
 
 
 @dataclass(frozen=True)
@@ -59,20 +64,18 @@ class Glm(Model):
             residual = residual * weights[:, None]
         return (residual.T @ self._design(rows["x"], theta.dtype)).reshape(-1)[self.order]
 
+    def gradient_outer_sum(
+        self, theta: Array, rows: PyTree, hyper: PyTree, weights: Array
+    ) -> Array:
+        """``sum_n residual residual' (x) u u'``."""
+        residual = self._residual(theta, rows, hyper)
+        squares = residual[:, :, None] * residual[:, None, :] * weights[:, None, None]
+        return self._weighted_gram(self._design(rows["x"], theta.dtype), squares)
+
     def hessian_sum(self, theta: Array, rows: PyTree, hyper: PyTree, weights: Array) -> Array:
-        """One matrix product per pair of outputs."""
-        design, curvature = (
-            self._design(rows["x"], theta.dtype),
-            self._curvature(theta, rows, hyper, weights),
-        )
-        outputs, width = self.family.outputs, design.shape[1]
-        pairs = [
-            [(design * curvature[:, a, b, None]).T @ design for b in range(outputs)]
-            for a in range(outputs)
-        ]
-        blocks = jnp.stack([jnp.stack(line) for line in pairs])
-        matrix = blocks.transpose(0, 2, 1, 3).reshape(outputs * width, outputs * width)
-        return matrix[self.order][:, self.order]
+        """``sum_n curvature (x) u u'``."""
+        curvature = self._curvature(theta, rows, hyper, weights)
+        return self._weighted_gram(self._design(rows["x"], theta.dtype), curvature)
 
     def hessian_diagonal_sum(
         self, theta: Array, rows: PyTree, hyper: PyTree, weights: Array
@@ -94,30 +97,53 @@ class Glm(Model):
         """``precision``."""
         return hyper["prior_precision"] * jnp.ones_like(theta)
 
+    def deviation_sums(
+        self, spread: Spread, rows: PyTree, hyper: PyTree, weights: Array
+    ) -> tuple[Array, Array]:
+        """``E[d d'] = V (x) u u'``, V the residuals' mean square over the predictor's Gaussian."""
+        design = self._design(rows["x"], spread.cov.dtype)
+        outputs, width = self.family.outputs, design.shape[1]
+        back = np.argsort(self.order)
+        cov = spread.cov[back][:, back].reshape(outputs, width, outputs, width)
+        predictor = _symmetric(
+            outputs, lambda a, b: ((design @ cov[a, :, b]) * design).sum(axis=1)
+        ).transpose(2, 0, 1)
+        squares = self._residual_squares(spread.anchor, predictor, rows, hyper)
+        outer = self._weighted_gram(design, squares * weights[:, None, None])
+        return outer, (squares * predictor).sum(axis=(1, 2))
+
     def localise(
-        self, center: Vector, factor: Operator, data: PyTree, hyper: PyTree
+        self,
+        center: Vector,
+        factor: Operator,
+        data: PyTree,
+        hyper: PyTree,
+        dtype: npt.DTypeLike,
+        slope: Vector | None = None,
     ) -> LocalProblem:
         """With one output, fold ``W`` into the features: a dense gain then costs nothing a step.
 
-        ``W`` is rotated so that the prior's precision, too, is diagonal by z.
+        ``W`` is rotated so that the prior's precision, too, is diagonal by z. Anchored gradients
+        (X9) are those of targets without residual at the centre.
         """
-        if self.family.outputs > 1:
-            return super().localise(center, factor, data, hyper)
         precision = np.asarray(hyper["prior_precision"], float)
+        slope_or_prior = precision * center if slope is None else slope
+        if self.family.outputs > 1:
+            rows = self._folded(center, lambda design: design, data, hyper, dtype, slope)
+            local = {"family": hyper, "factor": factor, "precision": precision}
+            local["at_center"] = slope_or_prior
+            return LocalProblem(CentredGlm(self), rows, local, factor)
         if isinstance(factor, Dense):
             matrix = np.asarray(factor.matrix)
             local_precision, rotation = np.linalg.eigh(matrix.T @ (precision[:, None] * matrix))
             factor = Dense(matrix @ rotation)
         else:
             local_precision = np.broadcast_to(factor.values, center.shape) ** 2 * precision
-        design = np.asarray(data["x"], float)
-        if self.intercept:
-            design = np.concatenate([design, np.ones((len(design), 1))], axis=1)
-        rows = self.family.fold(np.asarray(factor.rmatvec(design)), design @ center, data["y"])
+        rows = self._folded(center, factor.rmatvec, data, hyper, dtype, slope)
         local = {
             "family": hyper,
             "precision": local_precision,
-            "prior_at_center": factor.rmatvec(precision * center),
+            "at_center": factor.rmatvec(slope_or_prior),
         }
         return LocalProblem(FoldedGlm(self.family), rows, local, factor)
 
@@ -129,6 +155,42 @@ class Glm(Model):
         return np.concatenate(
             [index[:, : self.features].ravel(), index[:, self.features :].ravel()]
         )
+
+    def along(self, flat: Array, x: Array) -> Array:
+        """``coef x + intercept`` with outputs first, (K, n) or (n,)."""
+        params = self.layout.unravel(flat)
+        eta = params["coef"] @ x.T
+        return eta + params["intercept"][:, None] if self.intercept else eta
+
+    def back(self, residual: Array, x: Array) -> Array:
+        """Sum over rows of ``residual (x) u`` for residuals with outputs first, flat."""
+        coef = (residual @ x).reshape(-1)
+        return jnp.concatenate([coef, residual.sum(axis=1)]) if self.intercept else coef
+
+    def _folded(
+        self,
+        center: Vector,
+        map_design: Callable[[Vector], Any],
+        data: PyTree,
+        hyper: PyTree,
+        dtype: npt.DTypeLike,
+        slope: Vector | None,
+    ) -> PyTree:
+        """Rows for the loop, made in double precision block by block."""
+        several = self.family.outputs > 1
+        matrix = center[np.argsort(self.order)].reshape(self.family.outputs, -1)
+        parts = []
+        for start in range(0, len(data["y"]), _FOLD_ROWS):
+            x = np.asarray(data["x"][start : start + _FOLD_ROWS], float)
+            y = np.asarray(data["y"][start : start + _FOLD_ROWS])
+            design = np.concatenate([x, np.ones((len(x), 1))], axis=1) if self.intercept else x
+            offset = design @ matrix.T if several else design @ matrix[0]
+            if slope is not None:
+                with jax.enable_x64(True):
+                    y = np.asarray(self.family.mean(jnp.asarray(offset), hyper))
+            features = x if several else np.asarray(map_design(design))
+            parts.append(cast(self.family.fold(features, offset, y), dtype))
+        return jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
 
     def _design(self, x: Array, dtype: Any) -> Array:
         x = x.astype(dtype)
@@ -153,6 +215,48 @@ class Glm(Model):
         outputs = self.family.outputs
         return curvature.reshape(-1, outputs, outputs) * weights[:, None, None]
 
+    def _weighted_gram(self, design: Array, weights: Array) -> Array:
+        """``sum_n weights_n (x) u u'`` for symmetric (K, K) weights, one product per pair."""
+        blocks = _symmetric(
+            self.family.outputs, lambda a, b: (design * weights[:, a, b, None]).T @ design
+        )
+        size = self.family.outputs * design.shape[1]
+        matrix = blocks.transpose(0, 2, 1, 3).reshape(size, size)
+        return matrix[self.order][:, self.order]
+
+    def _residual_squares(self, anchor: Array, cov: Array, rows: PyTree, hyper: PyTree) -> Array:
+        """``E[(r - r*)(r - r*)']`` of every row, its predictor Gaussian with covariance (K, K).
+
+        By Gauss-Hermite nodes for one output; for several by the points ``+-sqrt(K)`` along the
+        columns of a root, exact to third order.
+        """
+        outputs = self.family.outputs
+        eta = self._predictor(anchor, rows["x"])
+        here = self.family.residual(eta, rows["y"], hyper)
+        nodes, mass = np.polynomial.hermite_e.hermegauss(_NODES if outputs == 1 else 2)
+        if outputs == 1:
+            root = jnp.sqrt(cov[:, 0])
+        else:
+            slack = 1e-12 * jnp.trace(cov, axis1=1, axis2=2) + np.finfo(float).tiny ** 0.5
+            lifted = cov + slack[:, None, None] * jnp.eye(outputs, dtype=cov.dtype)[None]
+            root = jnp.linalg.cholesky(lifted) * math.sqrt(outputs)
+        total = jnp.zeros_like(cov)
+        for column in range(outputs):
+            step = root[:, 0] if outputs == 1 else root[:, :, column]
+            for node, weight in zip(nodes, mass / mass.sum() / outputs, strict=True):
+                there = self.family.residual(eta + float(node) * step, rows["y"], hyper)
+                change = (there - here).reshape(len(cov), outputs)
+                total = total + float(weight) * change[:, :, None] * change[:, None, :]
+        return total
+
+
+def _symmetric(outputs: int, entry: Callable[[int, int], Array]) -> Array:
+    """Entries (a, b) = (b, a) stacked along two leading axes, each computed once."""
+    known = {(a, b): entry(a, b) for a in range(outputs) for b in range(a, outputs)}
+    return jnp.stack(
+        [jnp.stack([known[min(a, b), max(a, b)] for b in range(outputs)]) for a in range(outputs)]
+    )
+
 
 @dataclass(frozen=True)
 class FoldedGlm(LocalModel):
@@ -164,11 +268,29 @@ class FoldedGlm(LocalModel):
     family: Family
     rows_last = True
 
-    def gradient_sum(self, z: Array, rows: PyTree, hyper: PyTree) -> Array:
-        """Two matrix-vector products."""
+    def minibatch_gradient(
+        self, z: Array, rows: PyTree, hyper: PyTree, batch_size: int, num_data: int
+    ) -> Array:
+        """Two matrix-vector products, and a prior that is diagonal by z."""
         residual = self.family.folded_residual(z @ rows["x"], rows, hyper["family"])
-        return rows["x"] @ residual
+        prior = hyper["precision"] * z + hyper["at_center"]
+        return per_example(rows["x"] @ residual, batch_size, prior, num_data)
 
-    def prior_gradient(self, z: Array, hyper: PyTree) -> Array:
-        """``W' P (center + W z)``, with ``W' P W`` diagonal."""
-        return hyper["precision"] * z + hyper["prior_at_center"]
+
+@dataclass(frozen=True)
+class CentredGlm(LocalModel):
+    """A GLM of several outputs, its predictor counted from the centre's."""
+
+    glm: Glm
+
+    def minibatch_gradient(
+        self, z: Array, rows: PyTree, hyper: PyTree, batch_size: int, num_data: int
+    ) -> Array:
+        """Two matrix products, and the chain rule by ``W``."""
+        step = hyper["factor"].matvec(z)
+        residual = self.glm.family.folded_residual(
+            self.glm.along(step, rows["x"]), rows, hyper["family"]
+        )
+        rows_sum = self.glm.back(residual, rows["x"])
+        prior = hyper["precision"] * step + hyper["at_center"]
+        return hyper["factor"].rmatvec(per_example(rows_sum, batch_size, prior, num_data))
