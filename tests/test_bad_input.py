@@ -149,7 +149,7 @@ BAD_PLANS: list[Any] = [
     ({"rhoo": 1.0}, r"no option 'rhoo'.*rho"),
     ({"rhoo": 1.0}, r"Did you mean 'rho'"),
     ({"batchsize": 10}, r"Did you mean 'batch_size'"),
-    *(({"rho": rho}, r"rho must be a finite number") for rho in (-1.0, np.nan, np.inf, "a", None)),
+    *(({"rho": rho}, r"rho must be a finite number") for rho in (-1.0, np.nan, np.inf, "a")),
     ({"rho": np.ones(2)}, r"rho must be"),
     *(({"method": "momentum", "momentum": mu}, r"momentum") for mu in (0, -1, 1.5, np.nan, "a")),
     ({"geometry_rows": 10}, r"rows must be a whole number between 64"),

@@ -7,7 +7,7 @@ import pytest
 import scipy.stats
 
 from ornstein._types import PyTree
-from ornstein.data import Batches, Reader, _prime_from, _walk
+from ornstein.data import Batches, Reader, _prime_from, _walk, multiplicity_of, weights_of
 
 ENTROPY = (3, 4)
 
@@ -29,7 +29,7 @@ def test_every_row_is_equally_likely(scheme: str) -> None:
         key = jax.random.fold_in(jax.random.key(0), segment)
         positions = batches.positions(key, 0, 4000, 0)
         arranged = reader.arrange(rows, order)
-        taken = jax.vmap(lambda p: reader.take(arranged, p))(positions)  # noqa: B023
+        taken = jax.vmap(lambda p: reader.take(arranged, p)[0])(positions)  # noqa: B023
         counts += np.bincount(np.asarray(taken).ravel(), minlength=23)
     # Rows of a window come together, which only lowers the scatter of the counts.
     assert scipy.stats.chisquare(counts).pvalue > 1e-4
@@ -46,7 +46,7 @@ def test_an_epoch_reads_every_row_once(steps: int) -> None:
         phase = batches.phase(segment, steps)
         positions = batches.positions(jax.random.key(0), 0, steps, phase)
         arranged = reader.arrange(rows, jnp.asarray(order))
-        seen += [np.asarray(reader.take(arranged, p)) for p in positions]
+        seen += [np.asarray(reader.take(arranged, p)[0]) for p in positions]
     epochs = np.stack(seen[: len(seen) // 5 * 5]).reshape(-1, 20)
     assert all(sorted(epoch) == list(range(20)) for epoch in epochs.tolist())
     assert len({tuple(epoch) for epoch in epochs.tolist()}) == len(epochs)
@@ -74,7 +74,7 @@ def test_feature_major_batches_are_the_transposed_rows() -> None:
         order = jnp.asarray(batches.order(ENTROPY, 0, 0, 4))
         position = batches.positions(jax.random.key(1), 0, 1, 0)[0]
         rows, last = (
-            reader.take(reader.arrange(laid, order), position)
+            reader.take(reader.arrange(laid, order), position)[0]
             for reader, laid in (lay_out(batches, data, rows_last) for rows_last in (False, True))
         )
         assert np.array_equal(rows["x"].T, last["x"])
@@ -93,7 +93,7 @@ def test_X7_batch_means_have_the_promised_variance(scheme: str, factor: float) -
         arranged = reader.arrange(rows, order)
         key = jax.random.fold_in(jax.random.key(2), segment)
         positions = batches.positions(key, 0, 60, 0)
-        means = jax.vmap(lambda p: reader.take(arranged, p).mean())(positions)
+        means = jax.vmap(lambda p: reader.take(arranged, p)[0].mean())(positions)
         return float(jnp.mean((means - values.mean()) ** 2))
 
     measured = np.array([variance_of_means(segment) for segment in range(150)])
@@ -132,9 +132,30 @@ def test_rows_of_one_precision_are_packed_for_a_single_gather() -> None:
     data = {"x": np.arange(24.0).reshape(6, 2, 2), "y": np.arange(6.0)}
     reader, packed = lay_out(batches, data)
     assert packed.shape == (6, 5)
-    taken = reader.take(packed, jnp.asarray([5, 0, 0, 3]))
+    taken, weights = reader.take(packed, jnp.asarray([5, 0, 0, 3]))
+    assert weights is None
     assert np.array_equal(taken["x"], data["x"][[5, 0, 0, 3]])
     assert np.array_equal(taken["y"], data["y"][[5, 0, 0, 3]])
     mixed, rows = lay_out(batches, data | {"y": np.arange(6)})
     assert mixed.packed is None
-    assert mixed.take(rows, jnp.asarray([1, 2, 3, 4]))["y"].dtype == jnp.int64
+    assert mixed.take(rows, jnp.asarray([1, 2, 3, 4]))[0]["y"].dtype == jnp.int64
+
+
+def test_X9_weighted_rows_come_by_leverage_and_leave_the_mean_alone() -> None:
+    leverage = np.array([1.0, 1.0, 30.0, 0.0, 1.0, 3.0])
+    times = multiplicity_of(leverage)
+    assert times.tolist() == [2, 2, 6, 1, 2, 2]
+    weights = weights_of(times)
+    np.testing.assert_allclose(times @ weights, times.sum())
+    values = np.arange(6.0) ** 2
+    np.testing.assert_allclose((times * weights) @ values / times.sum(), values.mean())
+    batches = Batches("weighted", num_data=6, batch_size=5, entries=int(times.sum()))
+    reader, host = Reader.lay_out(batches, False, values, ENTROPY, times)
+    laid = jax.tree.map(jnp.asarray, host)
+    positions = batches.positions(jax.random.key(0), 0, 8000, 0)
+    rows, weight = jax.vmap(lambda p: reader.take(laid, p))(positions)
+    counts = [np.sum(np.asarray(rows) == value) for value in values]
+    assert scipy.stats.chisquare(counts, 40_000 * times / times.sum()).pvalue > 1e-4
+    products = np.asarray(rows * weight).ravel()
+    error = products.std() / np.sqrt(products.size)
+    assert abs(products.mean() - values.mean()) < 4 * error

@@ -14,10 +14,14 @@ def verdicts(result: orn.Result) -> dict[str, str]:
     return {check.name: check.verdict for check in result.diagnose()}
 
 
-def test_a_well_specified_regression_passes_every_row() -> None:
-    result = orn.sample(regression(rows=5000), batch_size=100, draws=1000)
+@pytest.mark.parametrize("anchored", [False, True])
+def test_a_well_specified_regression_passes_every_row(anchored: bool) -> None:
+    result = orn.sample(
+        regression(rows=5000), batch_size=100, draws=1000, control_variates=anchored
+    )
     diagnosis = result.diagnose()
-    assert [check.name for check in diagnosis] == NAMES
+    names = [*NAMES[:2], "anchor", *NAMES[2:]] if anchored else NAMES
+    assert [check.name for check in diagnosis] == names
     assert {check.verdict for check in diagnosis} == {"ok"}
     assert diagnosis.ok
     assert all(np.isfinite(check.number) for check in diagnosis)
@@ -28,7 +32,9 @@ def test_A1_heavy_tailed_rows_fail() -> None:
     X = features(2000, 2)
     y = X[:, 0] + np.random.default_rng(0).normal(size=2000)
     y[7] += 400.0
-    result = orn.sample(orn.models.linear(X, y, noise_scale=9.0), batch_size=50, draws=500)
+    result = orn.sample(
+        orn.models.linear(X, y, noise_scale=9.0), batch_size=50, draws=500, control_variates=False
+    )
     assert verdicts(result)["A1"] == "fail"
     assert "batch_size" in result.diagnose()["A1"].remedy
 
@@ -37,7 +43,7 @@ def test_A2_noise_that_grows_over_a_wide_posterior_fails() -> None:
     """Few rows and little noise at the optimum: off it, the residuals are much larger."""
     X = features(60, 5)
     y = X @ np.ones(5) + 0.1 * np.random.default_rng(0).normal(size=60)
-    result = orn.sample(orn.models.linear(X, y), batch_size=10, draws=500)
+    result = orn.sample(orn.models.linear(X, y), batch_size=10, draws=500, control_variates=False)
     assert verdicts(result)["A2"] == "fail"
     assert verdicts(result)["A4"] == "ok"
 
@@ -78,7 +84,7 @@ def test_a_misspecified_model_fails_its_row(noise_scale: float, word: str) -> No
 
 def test_a_chain_that_still_drifts_fails_stationarity() -> None:
     post = regression(rows=3000)
-    plan = orn.plan(post, batch_size=10)
+    plan = orn.plan(post, batch_size=10, control_variates=False)
     result = orn.sample(post, plan, draws=400, thin=1, warmup=0, dispersion=20.0)
     assert verdicts(result)["stationarity"] == "fail"
     few = orn.sample(post, plan, draws=6)
@@ -90,7 +96,7 @@ def test_draws_of_the_wrong_covariance_fail_their_row() -> None:
     import dataclasses
 
     post = regression(rows=2000)
-    plan = orn.plan(post, batch_size=100, rho=0.1)
+    plan = orn.plan(post, batch_size=100, rho=0.1, control_variates=False)
     loader = dataclasses.replace(plan.batches, scheme="epochs")
     result = orn.sample(post, dataclasses.replace(plan, batches=loader), draws=1000)
     assert verdicts(result)["covariance"] == "fail"

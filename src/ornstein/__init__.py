@@ -15,8 +15,10 @@ from ornstein._check import (
     InputError,
     OptimumError,
     OrnsteinError,
+    TargetWarning,
     UnstablePlanError,
 )
+from ornstein.anchor import Anchor
 from ornstein.api import sample
 from ornstein.diagnosis import Check, Diagnosis
 from ornstein.geometry import Geometry, geometry
@@ -30,6 +32,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "METHODS",
+    "Anchor",
     "Check",
     "Diagnosis",
     "DivergenceWarning",
@@ -42,6 +45,7 @@ __all__ = [
     "Plan",
     "Posterior",
     "Result",
+    "TargetWarning",
     "UnstablePlanError",
     "datasets",
     "geometry",

@@ -28,6 +28,10 @@ class OptimumError(OrnsteinError, RuntimeError):
     """The optimum could not be found to the accuracy the plan needs."""
 
 
+class TargetWarning(RuntimeWarning):
+    """A run with ``draws="auto"`` ended before it reached its targets."""
+
+
 class DivergenceWarning(RuntimeWarning):
     """A chain became non-finite; the result keeps the draws up to there."""
 

@@ -7,26 +7,34 @@ however many rows there are.
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpy.typing as npt
 
 from ornstein import theory
 from ornstein._check import random_key
-from ornstein._tree import blocks, cast, num_rows
+from ornstein._tree import blocks, cast
 from ornstein._types import Array, Key, PyTree, Vector
+from ornstein.data import Order, multiplicity_of, weights_of
 from ornstein.geometry import Geometry, block_rows, chosen_rows, mean_gradient
 from ornstein.model import Model, Spread
 from ornstein.operators import as_operator
 from ornstein.posterior import Posterior
 
+Rows: TypeAlias = npt.NDArray[np.int64]
+"""Numbers of rows."""
+
 _DIRECTIONS = 32  # of points around the anchor, for models without closed forms
 _WORK = 2e10  # multiplications spent on looking at the rows; beyond, they are sampled
 _STEP_ROWS = 200  # rows that take as long as a step's fixed cost, on a processor
 _KURTOSIS = 0.3  # what the rows' leverages may leave in the draws
+_WEIGHTED = 1.5  # how much smaller a batch must be to be worth drawing by leverage
 _KICK = 2.0  # how far the strongest row may throw the chain, in its distance from the anchor
 
 
@@ -39,11 +47,14 @@ class Anchor:
     slope
         Gradient of ``-log p(theta | data)`` at the anchor.
     noise_cov
-        Covariance over rows of ``grad l_n(theta) - grad l_n(anchor)``, averaged over the draws.
+        Covariance of ``w_n (grad l_n(theta) - grad l_n(anchor))`` over draws of rows, averaged
+        over the posterior; the weights w are 1 unless rows are drawn by their leverage.
     strongest, row
-        ``N`` times the leverage of the strongest row, and which it is.
+        ``N`` times the (weighted) leverage of the strongest row, and which it is.
     fourth
-        Mean over rows of the fourth power of ``N`` times the leverage.
+        Bound on the fourth moment of a row's kick along any direction, in posterior units.
+    multiplicity
+        How often each row is listed for drawing; None where all are drawn alike.
     """
 
     slope: Vector
@@ -51,38 +62,101 @@ class Anchor:
     strongest: float
     row: int
     fourth: float
+    multiplicity: Order | None = None
+
+
+class _View:
+    """Rows seen from an anchor, over a Gaussian of covariance ``cov``."""
+
+    def __init__(self, post: Posterior, known: Geometry, cov: Vector, key: Key) -> None:
+        self.post, self.known, self.cov, self.key = post, known, cov, key
+        points = _points(known.center, cov, key)
+        closed_form = type(post.model).deviation_sums is not Model.deviation_sums
+        work = post.dim**2 * (1 if closed_form else len(points))
+        self.affordable = max(1000, int(_WORK / work))
+        self.arrays = known.center, cov, points
+
+    def leverages(self, rows: int | None) -> tuple[Vector, Rows]:
+        """``N`` times the leverage of some rows, and their numbers."""
+        N = self.post.num_data
+        count = min(N if rows is None else rows, 5 * self.affordable)
+        index = np.arange(N) if count == N else chosen_rows(self.post, count, self.key)
+        kicks = [
+            np.asarray(_kicks(self.post.model, *block))[weights > 0]
+            for block, weights in self._blocks(index)
+        ]
+        return N * np.sqrt(np.maximum(np.concatenate(kicks), 0.0)), index
+
+    def sums(self, index: Rows, weights: Vector) -> Vector:
+        """Means over rows of ``weights_n E[d_n d_n']``, one for every line of ``weights``."""
+        if len(index) > self.affordable:
+            kept = np.linspace(0, len(index) - 1, self.affordable).astype(int)
+            index, weights = index[kept], weights[:, kept]
+        total, start = np.zeros((len(weights), *self.cov.shape)), 0
+        for block, present in self._blocks(index):
+            count = int(present.sum())
+            lines = np.zeros((len(weights), len(present)))
+            lines[:, :count] = weights[:, start : start + count]
+            total += np.asarray(_sums(self.post.model, *block, jnp.asarray(lines)))
+            start += count
+        return total / len(index)
+
+    def _blocks(self, index: Rows) -> Iterator[tuple[tuple[Spread, PyTree, PyTree], Vector]]:
+        """Blocks of rows in double precision, with all that compiled code needs."""
+        data = self.post.data
+        if len(index) < self.post.num_data:
+            data = jax.tree.map(lambda leaf: leaf[index], data)
+        with jax.enable_x64(True):
+            spread = Spread(*(jnp.asarray(array) for array in self.arrays))
+            for block, weights in blocks(data, block_rows(self.post)):
+                yield (spread, cast(block, np.float64), self.post.hyper), weights
 
 
 def anchor(
-    post: Posterior, known: Geometry, cov: Vector, rows: int | None = None, key: Key = 0
+    post: Posterior,
+    known: Geometry,
+    cov: Vector,
+    rows: int | None = None,
+    key: Key = 0,
+    scheme: str = "auto",
 ) -> Anchor:
-    """Look at anchored gradients over a Gaussian of covariance ``cov`` around the optimum."""
-    N, model = post.num_data, post.model
-    points = _points(known.center, cov, key)
-    closed_form = type(model).deviation_sums is not Model.deviation_sums
-    work = post.dim**2 * (1 if closed_form else len(points))
-    rows = min(N if rows is None else rows, max(1000, int(_WORK / work)))
-    index = None if rows == N else chosen_rows(post, rows, key)
-    data = post.data if index is None else jax.tree.map(lambda leaf: leaf[index], post.data)
-    outer, kicks = np.zeros_like(cov), []
-    with jax.enable_x64(True):
-        spread = Spread(*(jnp.asarray(array) for array in (known.center, cov, points)))
-        for block, weights in blocks(data, block_rows(post)):
-            here = cast(block, np.float64)
-            total, kick = _sums(model, spread, here, post.hyper, jnp.asarray(weights))
-            outer = outer + np.asarray(total)
-            kicks.append(np.asarray(kick)[weights > 0])
-    leverage = N * np.sqrt(np.maximum(np.concatenate(kicks), 0.0))
-    strongest = int(np.argmax(leverage))
+    """Look at anchored gradients over a Gaussian of covariance ``cov`` around the optimum.
+
+    With ``scheme="auto"`` rows are drawn by their leverage where that allows far smaller batches;
+    with ``"weighted"`` anyway.
+    """
+    N, view = post.num_data, _View(post, known, cov, key)
+    slope = N * (known.gradient if known.rows_used == N else mean_gradient(post, known.center))
+    leverage, index = view.leverages(rows)
+    alike = _anchor(view, slope, leverage, index, None)
+    if scheme not in ("auto", "weighted") or (scheme == "auto" and len(index) < N):
+        return alike
+    full = np.ones(N)
+    full[index] = leverage / max(float(leverage.mean()), np.finfo(float).tiny)
+    weighted = _anchor(view, slope, leverage, index, multiplicity_of(full))
+    cheaper = _WEIGHTED * batch_size(known, weighted)[0] < batch_size(known, alike)[0]
+    return weighted if cheaper or scheme == "weighted" else alike
+
+
+def _anchor(
+    view: _View, slope: Vector, leverage: Vector, index: Rows, multiplicity: Order | None
+) -> Anchor:
+    known, cov = view.known, view.cov
+    weight = np.ones(len(index)) if multiplicity is None else weights_of(multiplicity)[index]
+    second, fourth = view.sums(index, np.stack([weight, weight**3 * leverage**2]))
     # The mean over rows of the deviations is the likelihood's share of A, times the distance.
     likelihood = known.hessian - known.prior_hessian
-    noise = outer / num_rows(data) - likelihood @ cov @ likelihood
+    noise = second - likelihood @ cov @ likelihood
+    # E (v e)^4 <= E |v|^2 (v e)^2 for a kick v along e.
+    along = theory.relative_eigenvalues(known.hessian, known.num_data * fourth)[-1]
+    strongest = int(np.argmax(weight * leverage))
     return Anchor(
-        slope=N * (known.gradient if known.rows_used == N else mean_gradient(post, known.center)),
+        slope=slope,
         noise_cov=0.5 * (noise + noise.T),
-        strongest=float(leverage[strongest]),
-        row=strongest if index is None else int(index[strongest]),
-        fourth=float(np.mean(leverage**4)),
+        strongest=float(weight[strongest] * leverage[strongest]),
+        row=int(index[strongest]),
+        fourth=float(np.nan_to_num(along)),
+        multiplicity=multiplicity,
     )
 
 
@@ -90,13 +164,13 @@ def batch_size(known: Geometry, anchored: Anchor) -> tuple[int, int]:
     """Rows for the quickest draws, and the fewest that the strongest row leaves safe.
 
     A step costs as much as ``S + 200`` rows and mixes in ``1 + n / 2S`` steps, n the largest
-    eigenvalue of ``N C`` relative to A. A row of leverage h comes in a batch with probability S/N
-    and then moves the chain by about ``N h / S`` of its distance from the anchor; where such rows
-    point the same way, they leave an excess kurtosis of ``3 E[(N h)^4] / S^3`` in the draws.
+    eigenvalue of ``N C`` relative to A. A row of leverage h moves the chain by about ``N h / S``
+    of its distance from the anchor; such kicks leave an excess kurtosis of at most 3 times their
+    fourth moment, over ``S^3``, in the draws.
     """
     N = known.num_data
-    _, relative = theory.joint_diagonalisation(known.hessian, N * anchored.noise_cov)
-    quick = math.sqrt(_STEP_ROWS * max(0.0, float(relative[-1])) / 2)
+    largest = theory.relative_eigenvalues(known.hessian, N * anchored.noise_cov)[-1]
+    quick = math.sqrt(_STEP_ROWS * max(0.0, float(np.nan_to_num(largest))) / 2)
     safe = max(anchored.strongest / _KICK, (3 * anchored.fourth / _KURTOSIS) ** (1 / 3))
     most = max(1, N // 4)
     rounded = 16 * math.ceil(max(quick, safe, 1) / 16)
@@ -114,7 +188,10 @@ def _points(center: Vector, cov: Vector, key: Key) -> Vector:
 
 
 @partial(jax.jit, static_argnums=(0,))
-def _sums(
-    model: Model, spread: Spread, rows: PyTree, hyper: PyTree, weights: Array
-) -> tuple[Array, Array]:
+def _kicks(model: Model, spread: Spread, rows: PyTree, hyper: PyTree) -> Array:
+    return model.deviation_kicks(spread, rows, hyper)
+
+
+@partial(jax.jit, static_argnums=(0,))
+def _sums(model: Model, spread: Spread, rows: PyTree, hyper: PyTree, weights: Array) -> Array:
     return model.deviation_sums(spread, rows, hyper, weights)

@@ -1,19 +1,22 @@
 """The whole way in one call."""
 
+import math
 import warnings
 from inspect import signature
-from typing import Any
+from typing import Any, Literal
 
 from ornstein import _check
-from ornstein._check import DivergenceWarning, InputError
-from ornstein._types import Key
+from ornstein._check import DivergenceWarning, InputError, TargetWarning
+from ornstein._types import Key, Vector
+from ornstein.measure import as_matrix, measured_kl, min_ess
 from ornstein.plan import Plan
 from ornstein.plan import plan as make_plan
 from ornstein.posterior import Posterior
 from ornstein.progress import bar
 from ornstein.result import Result
-from ornstein.runner import Settings, check_dtype, run
+from ornstein.runner import Goal, Settings, check_dtype, run
 
+_MOST_NUMBERS = 2**28  # kept by a run whose length is not given: 2 GiB
 _LONG = "longer strides never end; a plan that asks for one does not mix"
 
 
@@ -22,13 +25,15 @@ def sample(
     plan: Plan | None = None,
     key: Key = 0,
     chains: int = 4,
-    draws: int | None = None,
+    draws: int | Literal["auto"] | None = None,
     thin: int | None = None,
     warmup: int | None = None,
     dispersion: float = 2.0,
     dtype: str | None = None,
     progress: bool | None = None,
     chunk: int | None = None,
+    target_ess: float = 1000.0,
+    target_kl_error: float | None = None,
     **plan_options: Any,
 ) -> Result:
     """Draw from a posterior.
@@ -44,7 +49,8 @@ def sample(
     chains
         Independent chains, spread over the machine's cores.
     draws
-        Kept draws per chain; the plan's suggestion by default.
+        Kept draws per chain; the plan's suggestion by default. ``"auto"`` goes on, doubling, until
+        the targets below are met.
     thin
         Steps per kept draw; the plan's suggestion by default.
     warmup
@@ -58,6 +64,10 @@ def sample(
         Show a progress bar; on terminals only if not given.
     chunk
         Segments per dispatch; affects progress reports, never the draws.
+    target_ess
+        With ``draws="auto"``: the bulk effective sample size every parameter is to have.
+    target_kl_error
+        With ``draws="auto"``: what Monte-Carlo error alone may add to a measured KL, in nats.
     **plan_options
         Passed to :func:`ornstein.plan` where no plan is given.
 
@@ -89,8 +99,12 @@ def sample(
     if not isinstance(plan, Plan):
         raise InputError(f"plan must be made by ornstein.plan, found {type(plan).__name__}.")
     post = _fitting(post, plan)
+    chains = _check.whole("chains", chains)
+    goal = None
+    if draws == "auto":
+        goal, draws = _goal(plan, chains, target_ess, target_kl_error)
     settings = Settings(
-        chains=_check.whole("chains", chains),
+        chains=chains,
         draws=plan.draws if draws is None else _check.whole("draws", draws),
         thin=_check.whole("thin", plan.thin if thin is None else thin, high=2**30, why=_LONG),
         warmup=plan.warmup if warmup is None else _check.whole("warmup", warmup, low=0),
@@ -98,10 +112,38 @@ def sample(
         dtype=check_dtype(dtype),
         chunk=None if chunk is None else _check.whole("chunk", chunk),
     )
-    done = run(post, plan, _check.random_key(key), settings, bar("sampling", progress))
+    done = run(post, plan, _check.random_key(key), settings, bar("sampling", progress), goal)
     if not done.status.ok:
         warnings.warn(done.status.message, DivergenceWarning, stacklevel=2)
+    elif goal is not None and done.flat.shape[1] >= goal.most and not goal.reached(done.flat):
+        warnings.warn(
+            f"{goal.most:,} draws a chain did not reach the targets, and more would not fit "
+            "memory: raise thin, or lower the targets.",
+            TargetWarning,
+            stacklevel=2,
+        )
     return Result(done.flat, done.status, plan, post, settings, done.steps, done.seconds)
+
+
+def _goal(
+    plan: Plan, chains: int, target_ess: float, target_kl_error: float | None
+) -> tuple[Goal, int]:
+    """When to stop, and the draws a chain after which to look first."""
+    ess = _check.positive("target_ess", target_ess)
+    error = None if target_kl_error is None else _check.positive("target_kl_error", target_kl_error)
+
+    def reached(flat: Vector) -> bool:
+        if error is not None:
+            whitened_error = measured_kl(flat, plan.center, as_matrix(plan.predicted_cov)).floor
+            if not whitened_error <= error:
+                return False
+        return bool(min_ess(flat) >= ess)
+
+    most = max(16, _MOST_NUMBERS // (chains * plan.dim))
+    needed = ess / chains
+    if error is not None:  # independent draws' floor is D (D + 3) / 4 n
+        needed = max(needed, plan.dim * (plan.dim + 3) / (4 * error * chains))
+    return Goal(reached, most), min(most, max(16, math.ceil(1.25 * needed)))
 
 
 def _fitting(post: Posterior, plan: Plan) -> Posterior:

@@ -1,5 +1,6 @@
 """The command line: ``ornstein --help``."""
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -106,8 +107,20 @@ def download_datasets(
         typer.echo(f"saved {datasets.download(name, data_home)}")
 
 
+# Compiles small loops into one kernel each; read when JAX first computes something.
+_FAST_LOOPS = "xla_cpu_small_while_loop_byte_threshold"
+
+
+def _use_fast_loops() -> None:
+    flags = os.environ.get("XLA_FLAGS", "")
+    if "xla_backend_extra_options" not in flags:
+        option = f"--xla_backend_extra_options={_FAST_LOOPS}=65536"
+        os.environ["XLA_FLAGS"] = f"{flags} {option}".strip()
+
+
 def main() -> None:
     """Run the command line; a user's mistake ends in one line on standard error."""
+    _use_fast_loops()
     try:
         app()
     except (OrnsteinError, DatasetError, OSError) as error:

@@ -1,6 +1,6 @@
 """Where minibatches come from (X7).
 
-Three schemes, all deterministic by (key, step):
+Four schemes, all deterministic by (key, step):
 
 ``independent``
     S rows drawn with replacement at every step.
@@ -9,6 +9,9 @@ Three schemes, all deterministic by (key, step):
     few epochs: the noise of draws without replacement, read contiguously. The rows are shuffled
     once; a redraw then steps through them with a random stride modulo a prime, which makes every
     pair of rows equally likely to be neighbours and is several times cheaper than a shuffle.
+``weighted``
+    S rows drawn with replacement, those of high leverage more often and with less weight: for
+    control variates (X9), where a few rows would otherwise dominate.
 ``epochs``
     The ordinary loader, one shuffle and then consecutive blocks. Its noise cancels over an
     epoch; offered because people have such loaders, and planned for by X7.
@@ -17,7 +20,7 @@ Three schemes, all deterministic by (key, step):
 from dataclasses import dataclass
 from functools import lru_cache
 from math import isqrt, log2
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -29,26 +32,31 @@ from ornstein._tree import Layout
 from ornstein._types import Array, PyTree
 from ornstein.theory import batch_noise_factor
 
-SCHEMES: tuple[str, ...] = ("independent", "windows", "epochs")
+SCHEMES: tuple[str, ...] = ("independent", "windows", "weighted", "epochs")
 
 Order: TypeAlias = npt.NDArray[np.int32]
 """Row numbers in reading order, for one segment of steps."""
 
-_MOST_DRAWS = 9  # as a power of two
+_MOST_DRAWS = 8  # as a power of two
+_LEAST_SHARE = 0.01
 
 
 @dataclass(frozen=True)
 class Batches:
-    """How S of N rows are drawn; hashable, so compiled code can key on it."""
+    """How S of N rows are drawn; hashable, so compiled code can key on it.
+
+    Weighted rows are drawn from a list of ``entries`` that names some of them several times.
+    """
 
     scheme: str
     num_data: int
     batch_size: int
+    entries: int = 0
 
     @property
     def replacement(self) -> bool:
         """Whether a row can come twice in a batch."""
-        return self.scheme == "independent"
+        return self.scheme in ("independent", "weighted")
 
     @property
     def noise_factor(self) -> float:
@@ -68,6 +76,7 @@ class Batches:
         relative Monte-Carlo variance of a chain that relaxes in tau steps and owes ``share`` of
         its variance to the minibatches: here a quarter.
         """
+        share = max(share, _LEAST_SHARE)
         period = max(self.per_epoch, 0.4 * self.per_epoch * relaxation_steps / share**2)
         # A power of two, so that similar data sets share compiled code.
         return 2 ** min(max(0, round(log2(period / thin))), _MOST_DRAWS)
@@ -80,7 +89,7 @@ class Batches:
 
     def order(self, entropy: tuple[int, ...], chain: int, segment: int, steps: int) -> Order:
         """Reading order of one segment of ``steps`` steps; of shuffled rows for windows."""
-        if self.scheme == "independent":
+        if self.replacement:
             return np.empty(0, np.int32)
         if self.scheme == "windows":
             prime = _prime_from(self.num_data)
@@ -98,7 +107,7 @@ class Batches:
         """Length of a segment's reading order."""
         if self.scheme == "epochs":
             return self._epochs_touched(steps) * self.per_epoch * self.batch_size
-        return 0 if self.scheme == "independent" else self.num_data + self.batch_size
+        return 0 if self.replacement else self.num_data + self.batch_size
 
     def _epochs_touched(self, steps: int) -> int:
         """Epochs that ``steps`` steps can touch, wherever they begin."""
@@ -115,8 +124,8 @@ class Batches:
         """
         if self.scheme == "epochs":
             return (first + phase + jnp.arange(count, dtype=jnp.int32)) * self.batch_size
-        shape = (count, self.batch_size) if self.scheme == "independent" else (count,)
-        return _random.below(key, shape, self.num_data)
+        shape = (count, self.batch_size) if self.replacement else (count,)
+        return _random.below(key, shape, self.entries or self.num_data)
 
 
 @dataclass(frozen=True)
@@ -139,47 +148,75 @@ class Reader:
 
     @classmethod
     def lay_out(
-        cls, batches: Batches, rows_last: bool, rows: PyTree, entropy: tuple[int, ...]
+        cls,
+        batches: Batches,
+        rows_last: bool,
+        rows: PyTree,
+        entropy: tuple[int, ...],
+        multiplicity: Order | None = None,
     ) -> tuple["Reader", PyTree]:
-        """The reader, and host rows as it wants them."""
-        shuffle = batches.shuffle(entropy)
-        if shuffle is not None:
-            rows = jax.tree.map(lambda leaf: np.take(leaf, shuffle, axis=0), rows)
-        if batches.scheme != "independent":
-            if rows_last:
-                rows = jax.tree.map(
-                    lambda leaf: np.ascontiguousarray(np.moveaxis(leaf, 0, -1)), rows
-                )
-            return cls(batches, rows_last, None), rows
+        """The reader, and host rows as it wants them; weighted rows come so many times."""
+        if not batches.replacement:
+            shuffle = batches.shuffle(entropy)
+
+            def lay(leaf: npt.NDArray[Any]) -> npt.NDArray[Any]:
+                leaf = leaf if shuffle is None else np.take(leaf, shuffle, axis=0)
+                return np.ascontiguousarray(np.moveaxis(leaf, 0, -1)) if rows_last else leaf
+
+            return cls(batches, rows_last, None), jax.tree.map(lay, rows)
         leaves, treedef = jax.tree.flatten(rows)
-        if len({leaf.dtype for leaf in leaves}) > 1:
-            return cls(batches, rows_last, None), rows
-        row = Layout(treedef, tuple(leaf.shape[1:] for leaf in leaves))
-        flat = [leaf.reshape(batches.num_data, -1) for leaf in leaves]
-        return cls(batches, rows_last, row), np.concatenate(flat, axis=1)
+        packed = None
+        if len({leaf.dtype for leaf in leaves}) == 1:
+            packed = Layout(treedef, tuple(leaf.shape[1:] for leaf in leaves))
+            flat = [leaf.reshape(batches.num_data, -1) for leaf in leaves]
+            rows = np.concatenate(flat, axis=1)
+        reader = cls(batches, rows_last, packed)
+        if multiplicity is None:
+            return reader, rows
+        entries = np.repeat(np.arange(batches.num_data, dtype=np.int32), multiplicity)
+        weights = weights_of(multiplicity).astype(leaves[0].dtype)
+        return reader, {"rows": rows, "entries": entries, "weights": weights}
 
     def arrange(self, rows: PyTree, order: Array) -> PyTree:
         """Rows in a segment's reading order, ready for :meth:`take`."""
-        if self.batches.scheme == "independent":
+        if self.batches.replacement:
             return rows
         return jax.tree.map(lambda leaf: _gather(leaf, order, self.rows_last), rows)
 
-    def take(self, arranged: PyTree, position: Array) -> PyTree:
-        """The batch at a position."""
-        if self.batches.scheme == "independent":
-            batch = jax.tree.map(lambda leaf: _gather(leaf, position, rows_last=False), arranged)
-            batch = batch if self.packed is None else self.packed.unravel(batch)
-            return jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, self._axis(leaf)), batch)
+    def take(self, arranged: PyTree, position: Array) -> tuple[PyTree, Array | None]:
+        """The batch at a position, and its rows' weights."""
+        if self.batches.scheme == "weighted":
+            index = _gather(arranged["entries"], position, rows_last=False)
+            weights = _gather(arranged["weights"], index, rows_last=False)
+            return self._rows(arranged["rows"], index), weights
+        if self.batches.replacement:
+            return self._rows(arranged, position), None
 
         def window(leaf: Array) -> Array:
             return jax.lax.dynamic_slice_in_dim(
                 leaf, position, self.batches.batch_size, self._axis(leaf)
             )
 
-        return jax.tree.map(window, arranged)
+        return jax.tree.map(window, arranged), None
+
+    def _rows(self, rows: PyTree, index: Array) -> PyTree:
+        batch = jax.tree.map(lambda leaf: _gather(leaf, index, rows_last=False), rows)
+        batch = batch if self.packed is None else self.packed.unravel(batch)
+        return jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, self._axis(leaf)), batch)
 
     def _axis(self, leaf: Array) -> int:
         return leaf.ndim - 1 if self.rows_last else 0
+
+
+def multiplicity_of(leverage: npt.NDArray[np.float64]) -> Order:
+    """How often to list each row: once, and as often again as its share of the leverage."""
+    share = leverage / max(float(leverage.mean()), np.finfo(float).tiny)
+    return np.ceil(1 + share - 1e-9).astype(np.int32)
+
+
+def weights_of(multiplicity: Order) -> npt.NDArray[np.float64]:
+    """``1 / (N p_n)``: with these, the mean over draws is the mean over rows."""
+    return multiplicity.mean() / multiplicity
 
 
 def _gather(leaf: Array, index: Array, rows_last: bool) -> Array:

@@ -122,12 +122,7 @@ def _gaussian_noise(post: Posterior, plan: Plan, draws: Vector) -> Check:
     rates, basis = theory.modes(K, A)
     at = _spaced(draws, 8) if plan.control_variates else plan.center[None]
     variance, fourth = _cumulants(post, plan, at, basis)
-    gradient = np.diag(basis.T @ C_S @ basis)
-    injected = np.zeros_like(gradient)
-    if Q is not None:
-        injected = np.diag(np.linalg.solve(basis, np.linalg.solve(basis, Q).T))
-    total = gradient + injected
-    share = np.divide(gradient, total, out=np.zeros_like(total), where=total > 0)
+    share = theory.noise_shares(theory.Modes(rates, basis), C_S, Q)
     with np.errstate(invalid="ignore", divide="ignore"):
         row = np.where(variance > 1e-14 * variance.max(), fourth / variance**2, 0.0)
     batch = np.abs(row) / plan.batch_size * share**2

@@ -77,9 +77,10 @@ class Segments(NamedTuple):
 def build_kernel(loop: Loop, problem: Problem) -> Kernel:
     """The kernel in whitened coordinates, where every gain is the identity (X8)."""
 
-    def gradient(z: Array, batch: PyTree) -> Array:
+    def gradient(z: Array, batch: tuple[PyTree, Array | None]) -> Array:
         S, N = loop.reader.batches.batch_size, loop.reader.batches.num_data
-        return loop.model.minibatch_gradient(z, batch, problem.hyper, S, N)
+        rows, weights = batch
+        return loop.model.minibatch_gradient(z, rows, problem.hyper, S, N, weights)
 
     unit = Diagonal(jnp.ones((), loop.dtype))
     if loop.has_momentum:

@@ -56,6 +56,14 @@ def monte_carlo_floor(whitened: Vector) -> float:
     return float(variance_of_cov / 4 + variance_of_mean / 2)
 
 
+def min_ess(draws: Vector) -> float:
+    """Bulk effective sample size of the worst parameter, for draws (chains, draws, D)."""
+    import arviz
+
+    with np.errstate(invalid="ignore", divide="ignore"):  # draws that never move
+        return float(min(arviz.ess(draws[..., i], method="bulk") for i in range(draws.shape[-1])))
+
+
 def as_matrix(diagonal_or_matrix: Vector) -> Vector:
     """A vector of variances as a matrix; a matrix as it is."""
     return np.diag(diagonal_or_matrix) if diagonal_or_matrix.ndim == 1 else diagonal_or_matrix

@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
-
 from ornstein import _check, theory
 from ornstein._check import InputError
 from ornstein._types import Vector
@@ -20,12 +18,16 @@ from ornstein.theory.recipes import diagonal
 
 @dataclass(frozen=True)
 class Setting:
-    """What a recipe may use: A and ``C_S`` (matrices, or vectors for diagonals), ``C_S/C``, N."""
+    """What a recipe may use: A and ``C_S`` (matrices, or vectors for diagonals), ``C_S/C``, N.
+
+    ``anchored`` gradients (X9) have no noise at the optimum: some must be injected.
+    """
 
     hessian: Vector
     batch_noise_cov: Vector
     noise_factor: float
     num_data: int
+    anchored: bool = False
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class Method:
         What the stationary covariance aims at: ``posterior`` or ``sandwich``.
     control_variates
         Whether gradients are anchored at the optimum (X9) unless asked otherwise; None where the
-        method lives on the noise of plain gradients.
+        method injects no noise and lives on that of plain gradients.
     """
 
     name: str
@@ -79,10 +81,7 @@ class Method:
 def _exact(setting: Setting, rho: float | None) -> Recipe:
     A, C_S, N = setting.hessian, setting.batch_noise_cov, setting.num_data
     if rho is None:
-        try:
-            rho = _least_rho(theory.joint_diagonalisation(A, N * C_S)[1])
-        except np.linalg.LinAlgError:  # not convex, which the plan will refuse
-            rho = 1.0
+        rho = _least_rho(setting, theory.relative_eigenvalues(A, N * C_S))
     return theory.exact(A, C_S, N, _check.non_negative("rho", rho))
 
 
@@ -90,13 +89,13 @@ def _exact_diagonal(setting: Setting, rho: float | None) -> Recipe:
     A, C_S, N = setting.hessian, setting.batch_noise_cov, setting.num_data
     if rho is None:
         a, c = (diagonal(matrix) for matrix in (A, C_S))
-        rho = _least_rho(N * c / a)
+        rho = _least_rho(setting, N * c / a)
     return theory.exact_diagonal(A, C_S, N, _check.non_negative("rho", rho))
 
 
-def _least_rho(relative_noise: Vector) -> float:
+def _least_rho(setting: Setting, relative_noise: Vector) -> float:
     """No injected noise where the minibatches' own keeps ``K A`` at or below 1, else X2's 1."""
-    return 0.0 if relative_noise.min() >= 1 else 1.0
+    return 0.0 if relative_noise.min() >= 1 and not setting.anchored else 1.0
 
 
 def _momentum(setting: Setting, momentum: float) -> Recipe:
@@ -135,12 +134,14 @@ _ALL = (
             "scalar": ("R1", _from_noise(theory.constant_sgd)),
             "sqrt": ("R4", _from_noise(theory.square_root_sgd)),
         },
+        control_variates=None,
     ),
     Method(
         "momentum",
         "SGD with momentum, exact at a finite step",
         {"dense": ("X4", _momentum)},
         MappingProxyType({"momentum": 0.5}),
+        control_variates=None,
     ),
     Method(
         "sandwich",

@@ -52,9 +52,15 @@ class LocalModel(ABC):
 
     @abstractmethod
     def minibatch_gradient(
-        self, z: Array, rows: PyTree, hyper: PyTree, batch_size: int, num_data: int
+        self,
+        z: Array,
+        rows: PyTree,
+        hyper: PyTree,
+        batch_size: int,
+        num_data: int,
+        weights: Array | None = None,
     ) -> Array:
-        """``ghat_S``, the mean gradient of ``l_n`` over a minibatch, by z."""
+        """``ghat_S``, the (weighted) mean gradient of ``l_n`` over a minibatch, by z."""
 
 
 class Spread(NamedTuple):
@@ -152,25 +158,31 @@ class Model(ABC):
 
         return jax.lax.map(entry, jnp.arange(len(theta)))
 
-    def deviation_sums(
-        self, spread: Spread, rows: PyTree, hyper: PyTree, weights: Array
-    ) -> tuple[Array, Array]:
-        """How the rows' gradients deviate from those at an anchor, over a Gaussian around it (X9).
+    def deviation_kicks(self, spread: Spread, rows: PyTree, hyper: PyTree) -> Array:
+        """How far each row throws a chain off over a Gaussian around an anchor (X9).
 
-        With ``d_n = grad l_n(theta) - grad l_n(anchor)``: the weighted sum over rows of
-        ``E[d_n d_n']``, and ``E[d_n' cov d_n]`` of every row.
+        ``E[d_n' cov d_n]`` with ``d_n = grad l_n(theta) - grad l_n(anchor)``.
         """
         at_anchor = self.gradients(spread.anchor, rows, hyper)
 
-        def add(totals: tuple[Array, Array], theta: Array) -> tuple[tuple[Array, Array], None]:
-            outer, kicks = totals
+        def add(kicks: Array, theta: Array) -> tuple[Array, None]:
             deviation = self.gradients(theta, rows, hyper) - at_anchor
-            outer = outer + (deviation * weights[:, None]).T @ deviation
-            return (outer, kicks + ((deviation @ spread.cov) * deviation).sum(axis=1)), None
+            return kicks + ((deviation @ spread.cov) * deviation).sum(axis=1), None
 
-        start = jnp.zeros_like(spread.cov), jnp.zeros_like(weights)
-        (outer, kicks), _ = jax.lax.scan(add, start, spread.points)
-        return outer / len(spread.points), kicks / len(spread.points)
+        kicks, _ = jax.lax.scan(add, jnp.zeros_like(at_anchor[:, 0]), spread.points)
+        return kicks / len(spread.points)
+
+    def deviation_sums(self, spread: Spread, rows: PyTree, hyper: PyTree, weights: Array) -> Array:
+        """Sums over rows of ``E[d_n d_n']``, one (D, D) for every line of ``weights`` (m, n)."""
+        at_anchor = self.gradients(spread.anchor, rows, hyper)
+
+        def add(sums: Array, theta: Array) -> tuple[Array, None]:
+            deviation = self.gradients(theta, rows, hyper) - at_anchor
+            return sums + jnp.einsum("mn,ni,nj->mij", weights, deviation, deviation), None
+
+        start = jnp.zeros((len(weights), *spread.cov.shape), spread.cov.dtype)
+        sums, _ = jax.lax.scan(add, start, spread.points)
+        return sums / len(spread.points)
 
     def localise(
         self,
@@ -201,14 +213,20 @@ class InBasis(LocalModel):
     model: Model
 
     def minibatch_gradient(
-        self, z: Array, rows: PyTree, hyper: PyTree, batch_size: int, num_data: int
+        self,
+        z: Array,
+        rows: PyTree,
+        hyper: PyTree,
+        batch_size: int,
+        num_data: int,
+        weights: Array | None = None,
     ) -> Array:
         """Chain rule: ``W'`` times the gradient by theta."""
-        theta = hyper["center"] + hyper["factor"].matvec(z)
-        rows_sum = self.model.gradient_sum(theta, rows, hyper["model"])
-        prior = self.model.prior_gradient(theta, hyper["model"])
+        theta, fixed = hyper["center"] + hyper["factor"].matvec(z), hyper["model"]
+        rows_sum = self.model.gradient_sum(theta, rows, fixed, weights)
+        prior = self.model.prior_gradient(theta, fixed)
         if "shift" in hyper:
-            rows_sum = rows_sum - self.model.gradient_sum(hyper["center"], rows, hyper["model"])
+            rows_sum = rows_sum - self.model.gradient_sum(hyper["center"], rows, fixed, weights)
             prior = prior + hyper["shift"]
         return hyper["factor"].rmatvec(per_example(rows_sum, batch_size, prior, num_data))
 

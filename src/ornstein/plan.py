@@ -254,7 +254,18 @@ def plan(
         post = post.at(at)
     structure = _structure(chosen, structure, post.dim)
     dense = post.dim <= MAX_DENSE or structure == "dense"
-    anchored = _whether_anchored(chosen, control_variates, found=at is None, dense=dense)
+    if control_variates and batches == "epochs":
+        raise InputError(
+            "control_variates under an epoch loader are not planned for; use windows, or leave "
+            "them out."
+        )
+    likely = at is None and structure == "dense" and batches != "epochs"
+    anchored = _whether_anchored(chosen, control_variates, likely, dense)
+    if batches == "weighted" and not anchored:
+        raise InputError(
+            "batches='weighted' draw rows by the leverage they have on control variates: use "
+            "control_variates=True, or other batches."
+        )
     theta = find_optimum(post) if at is None else post.layout.ravel(at)
     known = geometry(
         post, post.layout.unravel(theta), "dense" if dense else "diagonal", geometry_rows, key
@@ -262,12 +273,14 @@ def plan(
     make = partial(_make, chosen, structure, batches, batch_size, known, post, options)
     if not anchored:
         return make(None)
-    return _self_consistent(make, partial(anchor, post, known, rows=geometry_rows, key=key), known)
+    look = partial(anchor, post, known, rows=geometry_rows, key=key, scheme=batches)
+    return _self_consistent(make, look, known)
 
 
-def _whether_anchored(method: Method, wanted: bool | None, found: bool, dense: bool) -> bool:
+def _whether_anchored(method: Method, wanted: bool | None, likely: bool, dense: bool) -> bool:
+    """Whether to use control variates; if not said, where the method likes them and they fit."""
     if wanted is None:
-        return bool(method.control_variates) and found and dense
+        return bool(method.control_variates) and likely
     if not isinstance(wanted, bool | np.bool_):
         raise InputError(f"control_variates must be True or False, found {wanted!r}.")
     if wanted and method.control_variates is None:
@@ -325,10 +338,14 @@ def _make(
     if batch_size is None and anchored is not None:
         batch_size, _ = anchored_batch_size(known, anchored)
     S = max(1, min(100, N // 4)) if batch_size is None else batch_size
+    if anchored is not None and anchored.multiplicity is not None:
+        weighted = Batches("weighted", N, S, int(anchored.multiplicity.sum()))
+        return _tune(method, structure, weighted, known, post, options, anchored)
     batches = Batches("windows" if scheme == "auto" else scheme, N, S)
     made = _tune(method, structure, batches, known, post, options, anchored)
     steps = min(made.segment_draws(made.thin) * made.thin, made.warmup + made.draws * made.thin)
-    if scheme == "auto" and steps * S < _WORTH_ARRANGING * N:
+    # Arranging takes time by the column, gathering a batch hardly so.
+    if scheme == "auto" and steps * S < (_WORTH_ARRANGING + post.dim / 4) * N:
         independent = Batches("independent", N, S)
         made = _tune(method, structure, independent, known, post, options, anchored)
     return made
@@ -345,8 +362,14 @@ def _tune(
 ) -> Plan:
     N, labels = batches.num_data, tuple(post.labels)
     noise_cov = known.noise_cov if anchored is None else anchored.noise_cov
-    setting = Setting(known.hessian, noise_cov * batches.noise_factor, batches.noise_factor, N)
+    factor = batches.noise_factor
+    setting = Setting(known.hessian, noise_cov * factor, factor, N, anchored is not None)
     recipe = method.recipe(structure, setting, options, tuple(signature(plan).parameters))
+    if anchored is not None and recipe.injected_cov is None:
+        raise InputError(
+            "control_variates leave no noise at the optimum, and rho=0 injects none: the chain "
+            "would come to rest. Use rho=1, or control_variates=False."
+        )
     K, A, C_S, Q = _as_problem(recipe, setting)
     mu = recipe.momentum
     modes = theory.modes(K, A)
@@ -369,7 +392,7 @@ def _tune(
         momentum=mu,
         geometry=known,
         anchor=anchored,
-        noise_share=_noise_share(K, C_S, Q),
+        noise_share=float(np.max(theory.noise_shares(modes, C_S, Q))),
         labels=labels,
         layout=post.layout,
         model=post.model,
@@ -385,17 +408,6 @@ def _tune(
             advice.warnings(method, structure, batches, known, anchored, labels, kl, relaxation)
         ),
     )
-
-
-def _noise_share(K: Vector, C_S: Vector, Q: Vector | None) -> float:
-    """Largest share of the minibatches in the noise of a step, over all directions."""
-    if Q is None:
-        return 1.0
-    own = K @ C_S @ K
-    if len(own) > 1 and own.ndim == 3:  # a batch of 1 x 1 problems
-        return float(np.max(own / (own + Q)))
-    share = theory.joint_diagonalisation(own + Q, own)[1][-1]
-    return float(np.clip(share, 0.01, 1.0))
 
 
 def _round_up(steps: int) -> int:

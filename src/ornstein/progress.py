@@ -9,14 +9,14 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 
 def bar(
     title: str, show: bool | None
-) -> Callable[[int], AbstractContextManager[Callable[[int], None]]]:
+) -> Callable[[int], AbstractContextManager[Callable[[int, int], None]]]:
     """A bar on standard error; ``show=None`` shows it on terminals only."""
 
     @contextmanager
-    def opened(total: int) -> Iterator[Callable[[int], None]]:
+    def opened(total: int) -> Iterator[Callable[[int, int], None]]:
         console = Console(stderr=True, force_terminal=True if show else None)
         if not (console.is_terminal if show is None else show):
-            yield lambda _: None
+            yield lambda _done, _total: None
             return
         columns = (
             TextColumn("{task.description}"),
@@ -27,6 +27,6 @@ def bar(
         )
         with Progress(*columns, console=console) as progress:
             task = progress.add_task(title, total=total)
-            yield lambda done: progress.update(task, completed=done)
+            yield lambda done, total: progress.update(task, completed=done, total=total)
 
     return opened

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import partial
 from time import perf_counter
 from typing import Any, NamedTuple, TypeAlias
 
@@ -61,8 +60,18 @@ class Run(NamedTuple):
     seconds: float
 
 
-Report: TypeAlias = Callable[[int], None]
-"""Called with the number of steps done, of one chain."""
+class Goal(NamedTuple):
+    """When to stop a run whose length is not given: ``reached`` looks at draws as vectors.
+
+    It is asked after ``settings.draws`` draws and whenever they have doubled, up to ``most``.
+    """
+
+    reached: Callable[[Vector], bool]
+    most: int
+
+
+Report: TypeAlias = Callable[[int, int], None]
+"""Called with the number of steps done and to do, of one chain."""
 
 
 OpenProgress: TypeAlias = Callable[[int], AbstractContextManager[Report]]
@@ -80,49 +89,100 @@ class _Chain:
     ahead: Segments | None = None
 
 
-def run(post: Posterior, plan: Plan, key: Array, settings: Settings, progress: OpenProgress) -> Run:
+def run(
+    post: Posterior,
+    plan: Plan,
+    key: Array,
+    settings: Settings,
+    progress: OpenProgress,
+    goal: Goal | None = None,
+) -> Run:
     """Run all chains of a plan; ``progress`` opens a reporter for a number of steps."""
     with jax.enable_x64(settings.dtype == "float64"):
         loop, problem, chains, factor = _prepare(post, plan, key, settings)
-    warm = _warm_draws(settings)
-    total = -(-(warm + settings.draws) // loop.segment_draws)
-    chunk = _chunk_segments(loop, settings, total)
-    entropy = _entropy(key)
-    status, made = Status(True, "ok"), 0
+    crew = _Crew(loop, problem, _entropy(key), settings)
+    draws, status, made = settings.draws, Status(True, "ok"), 0
     began = perf_counter()
 
-    def advance_chunk(first: int, chain: _Chain) -> tuple[State, npt.NDArray[Any]]:
-        segments = chain.ahead or _segments(loop, entropy, chain.number, first, chunk)
-        with jax.enable_x64(settings.dtype == "float64"):
-            state, positions = advance(loop, False, problem, chain.key, chain.state, segments)
-        if first + chunk < total:  # while the device runs
-            chain.ahead = _segments(loop, entropy, chain.number, first + chunk, chunk)
-        return state, np.asarray(positions).reshape(-1, loop.dim)
+    def flat() -> Vector:
+        kept = np.stack([np.concatenate(chain.kept)[:draws] for chain in chains])
+        return plan.center + np.asarray(factor.matvec(kept.astype(float)))
 
     with (
         ThreadPoolExecutor(min(settings.chains, os.cpu_count() or 1)) as pool,
-        progress(total * loop.segment_steps) as report,
+        progress(crew.segments_for(draws) * loop.segment_steps) as report,
     ):
-        for first in range(0, total, chunk):
-            results = list(pool.map(partial(advance_chunk, first), chains))
-            good, worst = _finite_draws([positions for _, positions in results])
-            if worst is not None:
-                segments = _segments(loop, entropy, worst, first, chunk)
-                with jax.enable_x64(settings.dtype == "float64"):
-                    step = _bad_step(loop, problem, chains[worst], segments)
-                status = _diverged(worst, first * loop.segment_steps + step)
-            drop = max(0, warm - first * loop.segment_draws)
-            for chain, (state, positions) in zip(chains, results, strict=True):
-                chain.state = state
-                chain.kept.append(positions[drop:good])
-            made = first + chunk
-            report(min(made, total) * loop.segment_steps)
-            if not status.ok:
+        while status.ok:
+            total = crew.segments_for(draws)
+            for first in range(made, total, crew.chunk):
+                status = crew.advance(pool, chains, first, last=first + crew.chunk >= total)
+                made = first + crew.chunk
+                report(min(made, total) * loop.segment_steps, total * loop.segment_steps)
+                if not status.ok:
+                    break
+            if goal is None or draws >= goal.most or goal.reached(flat()):
                 break
-    positions = np.stack([np.concatenate(chain.kept)[: settings.draws] for chain in chains])
+            draws = min(2 * draws, goal.most)
     seconds = perf_counter() - began
-    flat = plan.center + np.asarray(factor.matvec(positions.astype(float)))
-    return Run(flat, status, made * loop.segment_steps, seconds)
+    return Run(flat(), status, made * loop.segment_steps, seconds)
+
+
+class _Crew:
+    """What moves all chains by a chunk of segments."""
+
+    def __init__(
+        self, loop: Loop, problem: Problem, entropy: tuple[int, ...], settings: Settings
+    ) -> None:
+        self.loop, self.problem, self.entropy, self.settings = loop, problem, entropy, settings
+        self.warm = _warm_draws(settings)
+        self.chunk = _chunk_segments(loop, settings, self.segments_for(settings.draws))
+
+    def segments_for(self, draws: int) -> int:
+        """Segments that hold the warm-up and so many draws."""
+        return -(-(self.warm + draws) // self.loop.segment_draws)
+
+    def advance(
+        self, pool: ThreadPoolExecutor, chains: list[_Chain], first: int, last: bool
+    ) -> Status:
+        """Move all chains by one chunk; keeps the draws up to the first that is not finite."""
+        results = list(pool.map(lambda chain: self._move(chain, first, last), chains))
+        good, worst = _finite_draws([positions for _, positions in results])
+        status = Status(True, "ok")
+        if worst is not None:
+            step = self._bad_step(chains[worst], first)
+            status = _diverged(worst, first * self.loop.segment_steps + step)
+        drop = max(0, self.warm - first * self.loop.segment_draws)
+        for chain, (state, positions) in zip(chains, results, strict=True):
+            chain.state = state
+            chain.kept.append(positions[drop:good])
+        return status
+
+    def _move(self, chain: _Chain, first: int, last: bool) -> tuple[State, npt.NDArray[Any]]:
+        segments = chain.ahead or self._segments(chain, first)
+        with jax.enable_x64(self.settings.dtype == "float64"):
+            state, positions = advance(
+                self.loop, False, self.problem, chain.key, chain.state, segments
+            )
+        # While the device runs.
+        chain.ahead = None if last else self._segments(chain, first + self.chunk)
+        return state, np.asarray(positions).reshape(-1, self.loop.dim)
+
+    def _segments(self, chain: _Chain, first: int) -> Segments:
+        numbers, steps = range(first, first + self.chunk), self.loop.segment_steps
+        batches = self.loop.reader.batches
+        orders = [batches.order(self.entropy, chain.number, n, steps) for n in numbers]
+        return Segments(
+            number=np.asarray(numbers, np.int32),  # type: ignore[arg-type]
+            order=np.stack(orders),  # type: ignore[arg-type]
+            phase=np.asarray([batches.phase(n, steps) for n in numbers], np.int32),  # type: ignore[arg-type]
+        )
+
+    def _bad_step(self, chain: _Chain, first: int) -> int:
+        """First non-finite step of a chunk, found by running it once more, watched."""
+        segments = self._segments(chain, first)
+        with jax.enable_x64(self.settings.dtype == "float64"):
+            _, finite = advance(self.loop, True, self.problem, chain.key, chain.state, segments)
+        return int(np.argmin(np.asarray(finite).ravel()))
 
 
 def _prepare(
@@ -133,7 +193,10 @@ def _prepare(
     local = post.model.localise(
         plan.center, plan.gain.sqrt(), post.data, post.hyper, dtype, plan.anchor_slope
     )
-    reader, rows = Reader.lay_out(plan.batches, local.model.rows_last, local.data, _entropy(key))
+    multiplicity = None if plan.anchor is None else plan.anchor.multiplicity
+    reader, rows = Reader.lay_out(
+        plan.batches, local.model.rows_last, local.data, _entropy(key), multiplicity
+    )
     noise = None if plan.injected_cov is None else _in_basis(local.factor, plan.injected_cov)
     loop = Loop(
         model=local.model,
@@ -188,22 +251,13 @@ def _segment_draws(plan: Plan, settings: Settings) -> int:
 
 
 def _chunk_segments(loop: Loop, settings: Settings, total: int) -> int:
-    """Segments in one dispatch."""
+    """Segments in one dispatch: a power of two, so that runs of any length share compiled code."""
     if settings.chunk is not None:
         return min(settings.chunk, total)
     order_bytes = 4 * max(1, loop.reader.batches.order_length(loop.segment_steps))
-    wanted = max(-(-total // _CHUNKS), _CHUNK_STEPS // loop.segment_steps)
-    return max(1, min(wanted, total, _ORDER_BYTES // order_bytes))
-
-
-def _segments(loop: Loop, entropy: tuple[int, ...], chain: int, first: int, count: int) -> Segments:
-    numbers = range(first, first + count)
-    steps = loop.segment_steps
-    return Segments(
-        number=np.asarray(numbers, np.int32),  # type: ignore[arg-type]
-        order=np.stack([loop.reader.batches.order(entropy, chain, n, steps) for n in numbers]),  # type: ignore[arg-type]
-        phase=np.asarray([loop.reader.batches.phase(n, steps) for n in numbers], np.int32),  # type: ignore[arg-type]
-    )
+    wanted = max(total // _CHUNKS, min(total // 4, _CHUNK_STEPS // loop.segment_steps))
+    most = max(1, min(wanted, _ORDER_BYTES // order_bytes))
+    return 2 ** (most.bit_length() - 1)
 
 
 def _finite_draws(positions: list[npt.NDArray[Any]]) -> tuple[int, int | None]:
@@ -213,12 +267,6 @@ def _finite_draws(positions: list[npt.NDArray[Any]]) -> tuple[int, int | None]:
         return finite.shape[1], None
     counts = np.where(finite.all(axis=1), finite.shape[1], finite.argmin(axis=1))
     return int(counts.min()), int(counts.argmin())
-
-
-def _bad_step(loop: Loop, problem: Problem, chain: _Chain, segments: Segments) -> int:
-    """First non-finite step of a chunk, found by running it once more, watched."""
-    _, finite = advance(loop, True, problem, chain.key, chain.state, segments)
-    return int(np.argmin(np.asarray(finite).ravel()))
 
 
 def _diverged(chain: int, step: int) -> Status:

@@ -97,20 +97,17 @@ class Glm(Model):
         """``precision``."""
         return hyper["prior_precision"] * jnp.ones_like(theta)
 
-    def deviation_sums(
-        self, spread: Spread, rows: PyTree, hyper: PyTree, weights: Array
-    ) -> tuple[Array, Array]:
-        """``E[d d'] = V (x) u u'``, V the residuals' mean square over the predictor's Gaussian."""
+    def deviation_kicks(self, spread: Spread, rows: PyTree, hyper: PyTree) -> Array:
+        """``sum_ab V_ab (u' cov_ab u)`` of every row."""
+        predictor, squares = self._deviations(spread, rows, hyper)
+        return (squares * predictor).sum(axis=(1, 2))
+
+    def deviation_sums(self, spread: Spread, rows: PyTree, hyper: PyTree, weights: Array) -> Array:
+        """``E[d d'] = V (x) u u'``."""
+        _, squares = self._deviations(spread, rows, hyper)
         design = self._design(rows["x"], spread.cov.dtype)
-        outputs, width = self.family.outputs, design.shape[1]
-        back = np.argsort(self.order)
-        cov = spread.cov[back][:, back].reshape(outputs, width, outputs, width)
-        predictor = _symmetric(
-            outputs, lambda a, b: ((design @ cov[a, :, b]) * design).sum(axis=1)
-        ).transpose(2, 0, 1)
-        squares = self._residual_squares(spread.anchor, predictor, rows, hyper)
-        outer = self._weighted_gram(design, squares * weights[:, None, None])
-        return outer, (squares * predictor).sum(axis=(1, 2))
+        sums = [self._weighted_gram(design, squares * line[:, None, None]) for line in weights]
+        return jnp.stack(sums)
 
     def localise(
         self,
@@ -215,6 +212,17 @@ class Glm(Model):
         outputs = self.family.outputs
         return curvature.reshape(-1, outputs, outputs) * weights[:, None, None]
 
+    def _deviations(self, spread: Spread, rows: PyTree, hyper: PyTree) -> tuple[Array, Array]:
+        """Of every row: covariance (K, K) of its predictor, and of its residual about r*."""
+        design = self._design(rows["x"], spread.cov.dtype)
+        outputs, width = self.family.outputs, design.shape[1]
+        back = np.argsort(self.order)
+        cov = spread.cov[back][:, back].reshape(outputs, width, outputs, width)
+        predictor = _symmetric(
+            outputs, lambda a, b: ((design @ cov[a, :, b]) * design).sum(axis=1)
+        ).transpose(2, 0, 1)
+        return predictor, self._residual_squares(spread.anchor, predictor, rows, hyper)
+
     def _weighted_gram(self, design: Array, weights: Array) -> Array:
         """``sum_n weights_n (x) u u'`` for symmetric (K, K) weights, one product per pair."""
         blocks = _symmetric(
@@ -269,10 +277,17 @@ class FoldedGlm(LocalModel):
     rows_last = True
 
     def minibatch_gradient(
-        self, z: Array, rows: PyTree, hyper: PyTree, batch_size: int, num_data: int
+        self,
+        z: Array,
+        rows: PyTree,
+        hyper: PyTree,
+        batch_size: int,
+        num_data: int,
+        weights: Array | None = None,
     ) -> Array:
         """Two matrix-vector products, and a prior that is diagonal by z."""
         residual = self.family.folded_residual(z @ rows["x"], rows, hyper["family"])
+        residual = residual if weights is None else residual * weights
         prior = hyper["precision"] * z + hyper["at_center"]
         return per_example(rows["x"] @ residual, batch_size, prior, num_data)
 
@@ -284,13 +299,20 @@ class CentredGlm(LocalModel):
     glm: Glm
 
     def minibatch_gradient(
-        self, z: Array, rows: PyTree, hyper: PyTree, batch_size: int, num_data: int
+        self,
+        z: Array,
+        rows: PyTree,
+        hyper: PyTree,
+        batch_size: int,
+        num_data: int,
+        weights: Array | None = None,
     ) -> Array:
         """Two matrix products, and the chain rule by ``W``."""
         step = hyper["factor"].matvec(z)
         residual = self.glm.family.folded_residual(
             self.glm.along(step, rows["x"]), rows, hyper["family"]
         )
+        residual = residual if weights is None else residual * weights[None]
         rows_sum = self.glm.back(residual, rows["x"])
         prior = hyper["precision"] * step + hyper["at_center"]
         return hyper["factor"].rmatvec(per_example(rows_sum, batch_size, prior, num_data))

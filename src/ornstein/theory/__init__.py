@@ -34,11 +34,12 @@ from ornstein.theory.stationary import (
     is_stable,
     modes,
     momentum_covariance,
+    noise_shares,
     ou_covariance,
     relaxation_steps,
     within_limits,
 )
-from ornstein.theory.whitening import joint_diagonalisation
+from ornstein.theory.whitening import joint_diagonalisation, relative_eigenvalues
 
 __all__ = [
     "Modes",
@@ -60,9 +61,11 @@ __all__ = [
     "modes",
     "momentum_covariance",
     "momentum_sgd",
+    "noise_shares",
     "optimal_batch_size",
     "ou_covariance",
     "posterior_kl",
+    "relative_eigenvalues",
     "relaxation_steps",
     "sandwich",
     "sgfs_bounded",

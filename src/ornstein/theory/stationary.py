@@ -52,6 +52,27 @@ def modes(gain: Vector, hessian: Vector) -> Modes:
     return Modes(rates, factor @ rotation)
 
 
+def noise_shares(
+    drift: Modes, batch_noise_cov: Vector, injected_cov: Vector | None = None
+) -> Vector:
+    """The minibatches' share of the noise of a step (T2), mode by mode; the rest is injected.
+
+    Examples
+    --------
+    >>> drift = modes(np.eye(2), np.eye(2))
+    >>> noise_shares(drift, np.diag([1.0, 3.0]), np.eye(2)).tolist()
+    [0.5, 0.75]
+    """
+    rates, basis = drift
+    own = np.diagonal(_transpose(basis) @ batch_noise_cov @ basis, axis1=-2, axis2=-1)
+    if injected_cov is None or not np.all(np.isfinite(basis)):
+        return np.ones_like(rates)
+    half = np.linalg.solve(basis, injected_cov)
+    added = np.diagonal(np.linalg.solve(basis, _transpose(half)), axis1=-2, axis2=-1)
+    total = own + added
+    return np.divide(own, total, out=np.zeros_like(total), where=total > 0)
+
+
 def is_stable(gain: Vector, hessian: Vector, momentum: float = 1.0) -> bool:
     """T2's stability test: every eigenvalue of ``K A`` in (0, 2), or (0, 2(2 - mu)) with momentum.
 
