@@ -50,7 +50,7 @@ def test_A2_noise_that_grows_over_a_wide_posterior_fails() -> None:
 
 def test_A3_large_steps_fail_for_the_papers_gain_and_not_for_the_exact_one() -> None:
     post = regression(rows=300)
-    coarse = orn.sample(post, method="sgd", batch_size=90, draws=500)
+    coarse = orn.sample(post, method="sgd", batch_size=90, batches="windows", draws=500)
     assert verdicts(coarse)["A3"] == "fail"
     exact = orn.sample(post, method="exact", batch_size=90, draws=500)
     assert verdicts(exact)["A3"] == "ok"

@@ -100,7 +100,7 @@ def test_columns_of_zeros_get_the_priors_variance_or_a_refusal() -> None:
         with pytest.raises(orn.UnstablePlanError, match=r"coef\[void\].*method='exact'"):
             orn.plan(post, method, structure, batch_size=50)
     with pytest.raises(orn.UnstablePlanError, match="rho=1"):
-        orn.plan(post, "exact", batch_size=50, rho=0.0)
+        orn.plan(post, "exact", batch_size=50, rho=0.0, control_variates=False)
 
 
 def test_a_full_batch_has_no_noise_and_exact_draws_independently() -> None:

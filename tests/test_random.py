@@ -20,8 +20,8 @@ def test_scaling_is_the_high_word_of_the_product(bound: int) -> None:
 def test_every_bit_is_a_fair_coin_and_independent_of_the_others() -> None:
     """Also of its neighbour in the block, and of the same place in the next block."""
     blocks = [_random.words(jax.random.key(seed), (2**16,)) for seed in (0, 1)]
-    bits = [np.asarray(block)[:, None] >> np.arange(32, dtype=np.uint32) & 1 for block in blocks]
-    bits = [block - 0.5 for block in bits]
+    places = np.arange(32, dtype=np.uint32)
+    bits = [(np.asarray(block)[:, None] >> places & 1) - 0.5 for block in blocks]
     count = len(bits[0])
     for left, right in (
         (bits[0], bits[0]),

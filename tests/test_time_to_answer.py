@@ -50,10 +50,11 @@ def test_auto_says_when_it_can_not_reach_its_targets(monkeypatch: pytest.MonkeyP
     assert result.status.ok
 
 
-@pytest.mark.parametrize("target", [{"target_ess": 0}, {"target_kl_error": -1.0}])
-def test_auto_refuses_targets_that_are_none(target: dict[str, float]) -> None:
-    with pytest.raises(orn.InputError, match=next(iter(target))):
-        orn.sample(regression(), draws="auto", **target)
+def test_auto_refuses_targets_that_are_none() -> None:
+    with pytest.raises(orn.InputError, match="target_ess"):
+        orn.sample(regression(), draws="auto", target_ess=0)
+    with pytest.raises(orn.InputError, match="target_kl_error"):
+        orn.sample(regression(), draws="auto", target_kl_error=-1.0)
 
 
 def test_draws_are_a_number_or_auto() -> None:
@@ -66,9 +67,9 @@ def compilations() -> Iterator[list[str]]:
     """Collects the names of what JAX compiles."""
     seen: list[str] = []
 
-    def listen(name: str, *_: object, **__: object) -> None:
-        if name.endswith("backend_compile_duration"):
-            seen.append(name)
+    def listen(event: str, duration_secs: float, **_: str | int) -> None:
+        if event.endswith("backend_compile_duration"):
+            seen.append(f"{event}: {duration_secs} s")
 
     jax.monitoring.register_event_duration_secs_listener(listen)
     try:

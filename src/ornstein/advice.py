@@ -96,7 +96,7 @@ def warnings(
             f"the plan's point is {distance:.2g} posterior standard deviations from the optimum; "
             "leave out at= to find the optimum"
         )
-    if known.structure == "dense" and _condition(known.hessian) > _ILL_CONDITIONED:
+    if ill_conditioned(known):
         found.append(
             "columns are so nearly collinear, or so unequal in scale, that double precision can "
             "not tell prior from data in some directions: standardise X, or drop columns"
@@ -126,6 +126,11 @@ def warnings(
     if known.relative_error > 0.05:
         found.append(f"A and C are known to {known.relative_error:.0%} only; raise geometry_rows")
     return found
+
+
+def ill_conditioned(known: Geometry) -> bool:
+    """Whether double precision can not tell the Hessian's flattest directions from rounding."""
+    return known.structure == "dense" and _condition(known.hessian) > _ILL_CONDITIONED
 
 
 def _condition(matrix: Vector) -> float:

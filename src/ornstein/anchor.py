@@ -119,11 +119,12 @@ def anchor(
     rows: int | None = None,
     key: Key = 0,
     scheme: str = "auto",
+    size: int | None = None,
 ) -> Anchor:
     """Look at anchored gradients over a Gaussian of covariance ``cov`` around the optimum.
 
-    With ``scheme="auto"`` rows are drawn by their leverage where that allows far smaller batches;
-    with ``"weighted"`` anyway.
+    With ``scheme="auto"`` rows are drawn by their leverage where batches drawn alike would have to
+    be far larger, or larger than the ``size`` given; with ``"weighted"`` anyway.
     """
     N, view = post.num_data, _View(post, known, cov, key)
     slope = N * (known.gradient if known.rows_used == N else mean_gradient(post, known.center))
@@ -134,8 +135,9 @@ def anchor(
     full = np.ones(N)
     full[index] = leverage / max(float(leverage.mean()), np.finfo(float).tiny)
     weighted = _anchor(view, slope, leverage, index, multiplicity_of(full))
-    cheaper = _WEIGHTED * batch_size(known, weighted)[0] < batch_size(known, alike)[0]
-    return weighted if cheaper or scheme == "weighted" else alike
+    wanted, safe = batch_size(known, alike)
+    better = _WEIGHTED * batch_size(known, weighted)[0] < wanted if size is None else safe > size
+    return weighted if better or scheme == "weighted" else alike
 
 
 def _anchor(

@@ -209,9 +209,16 @@ class Reader:
 
 
 def multiplicity_of(leverage: npt.NDArray[np.float64]) -> Order:
-    """How often to list each row: once, and as often again as its share of the leverage."""
-    share = leverage / max(float(leverage.mean()), np.finfo(float).tiny)
-    return np.ceil(1 + share - 1e-9).astype(np.int32)
+    """How often to list each row: once, and as often again as its share of the leverage.
+
+    Three entries per row in all, so that tables of one length share compiled code.
+    """
+    total = float(leverage.sum())
+    share = leverage * (len(leverage) / total) if total > 0 else np.full(len(leverage), 2.0)
+    times = np.ceil(1 + share * (1 - 1e-9)).astype(np.int32)
+    left = 3 * len(times) - int(times.sum())
+    times[np.argsort(-share, kind="stable")[:left]] += 1
+    return times
 
 
 def weights_of(multiplicity: Order) -> npt.NDArray[np.float64]:

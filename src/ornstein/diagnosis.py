@@ -13,6 +13,7 @@ import scipy.stats
 from ornstein import theory
 from ornstein._tree import cast, num_rows, sum_over_blocks
 from ornstein._types import Array, PyTree, Vector
+from ornstein.data import weights_of
 from ornstein.geometry import block_rows
 from ornstein.measure import as_matrix, measured_kl
 from ornstein.model import Model
@@ -97,12 +98,16 @@ def _spaced(draws: Vector, count: int) -> Vector:
     return draws[np.linspace(0, len(draws) - 1, min(count, len(draws))).astype(int)]
 
 
-def _some_rows(post: Posterior, count: int) -> PyTree:
-    """Rows in double precision; random ones where they are more than the count."""
-    if post.num_data <= count:
-        return cast(post.data, np.float64)
-    index = np.sort(np.random.default_rng(0).permutation(post.num_data)[:count])
-    return cast(jax.tree.map(lambda leaf: leaf[index], post.data), np.float64)
+def _some_rows(post: Posterior, plan: Plan, count: int) -> PyTree:
+    """Rows in double precision with their weights; random ones where they exceed the count."""
+    index = np.arange(post.num_data)
+    if post.num_data > count:
+        index = np.sort(np.random.default_rng(0).permutation(post.num_data)[:count])
+    rows = jax.tree.map(lambda leaf: leaf[index], post.data)
+    weights = np.ones(len(index))
+    if plan.anchor is not None and plan.anchor.multiplicity is not None:
+        weights = weights_of(plan.anchor.multiplicity)[index]
+    return cast({"rows": rows, "weights": weights}, np.float64)
 
 
 def _dense_problem(plan: Plan) -> tuple[Vector, Vector, Vector, Vector | None]:
@@ -143,13 +148,13 @@ def _cumulants(post: Posterior, plan: Plan, thetas: Vector, basis: Vector) -> tu
 
     Averaged over ``thetas``; of anchored gradients where the plan has control variates.
     """
-    rows = _some_rows(post, int(5 * _WORK / (len(thetas) * plan.dim**2)))
+    rows = _some_rows(post, plan, int(5 * _WORK / (len(thetas) * plan.dim**2)))
     anchor = plan.center if plan.control_variates else None
 
     def about(theta: Vector, shift: Vector) -> Vector:
-        def block(rows: PyTree, weights: Vector) -> Array:
+        def block(rows: PyTree, present: Vector) -> Array:
             along = jnp.asarray(theta), jnp.asarray(basis), jnp.asarray(shift)
-            return _power_sums(post.model, anchor, *along, rows, post.hyper, weights)
+            return _power_sums(post.model, anchor, *along, rows, post.hyper, present)
 
         return sum_over_blocks(rows, block_rows(post), block) / num_rows(rows)
 
@@ -167,10 +172,12 @@ def _power_sums(
     shift: Array,
     rows: PyTree,
     hyper: PyTree,
-    weights: Array,
+    present: Array,
 ) -> Array:
-    along = _gradients(model, anchor, theta, rows, hyper) @ basis - shift[None]
-    return jnp.stack([weights @ along**power for power in (1, 2, 3, 4)])
+    weights = rows["weights"]  # of rows drawn with probability 1 / (N weight)
+    gradients = _gradients(model, anchor, theta, rows["rows"], hyper)
+    along = weights[:, None] * (gradients @ basis) - shift[None]
+    return jnp.stack([(present / weights) @ along**power for power in (1, 2, 3, 4)])
 
 
 def _gradients(
@@ -195,7 +202,7 @@ class _Noise(NamedTuple):
 
 def _look_at_noise(post: Posterior, plan: Plan, draws: Vector) -> _Noise:
     budget = int(_WORK / plan.dim**2)
-    rows = _some_rows(post, max(1000, min(20_000, budget // _DRAWS)))
+    rows = _some_rows(post, plan, max(1000, min(20_000, budget // _DRAWS)))
     thetas = _spaced(draws, max(_DRAWS, min(_NOISE_DRAWS, budget // num_rows(rows))))
     plain = _noise_cov(post, rows, thetas, None)
     if not plan.control_variates:
@@ -228,7 +235,8 @@ def _constant_noise(plan: Plan, noise: _Noise) -> Check:
 def _anchor(plan: Plan, noise: _Noise) -> Check:
     """X9: what the control variates leave of the noise where the draws are."""
     gain = plan.gain.dense(plan.dim)
-    number = float(np.trace(gain @ noise.drawn) / np.trace(gain @ noise.plain))
+    left, plain = (float(np.trace(gain @ cov)) for cov in (noise.drawn, noise.plain))
+    number = left / plain if plain > 0 else 0.0
     return Check(
         "anchor",
         "control variates take noise away",
@@ -251,8 +259,8 @@ def _variance_ratios(old: Vector, new: Vector) -> Vector:
 def _noise_cov(post: Posterior, rows: PyTree, thetas: Vector, anchor: Vector | None) -> Vector:
     """Covariance of the rows' gradients, anchored or plain, averaged over several parameters."""
 
-    def block(rows: PyTree, weights: Vector) -> PyTree:
-        return _gradient_sums(post.model, anchor, jnp.asarray(thetas), rows, post.hyper, weights)
+    def block(rows: PyTree, present: Vector) -> PyTree:
+        return _gradient_sums(post.model, anchor, jnp.asarray(thetas), rows, post.hyper, present)
 
     total, outer = sum_over_blocks(rows, max(64, block_rows(post) // 4), block)
     means = total / num_rows(rows)
@@ -266,13 +274,14 @@ def _gradient_sums(
     thetas: Array,
     rows: PyTree,
     hyper: PyTree,
-    weights: Array,
+    present: Array,
 ) -> tuple[Array, Array]:
-    """Per parameter: sum of gradients; over all parameters: sum of outer products."""
+    """Per parameter: sum of gradients; over all parameters: weighted sum of outer products."""
+    weights = present if anchor is None else present * rows["weights"]
 
     def one(outer: Array, theta: Array) -> tuple[Array, Array]:
-        gradients = _gradients(model, anchor, theta, rows, hyper)
-        return outer + (gradients * weights[:, None]).T @ gradients, weights @ gradients
+        gradients = _gradients(model, anchor, theta, rows["rows"], hyper)
+        return outer + (gradients * weights[:, None]).T @ gradients, present @ gradients
 
     dim = thetas.shape[1]
     outer, totals = jax.lax.scan(one, jnp.zeros((dim, dim), thetas.dtype), thetas)

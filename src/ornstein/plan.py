@@ -1,5 +1,6 @@
 """The plan: how to run a chain so that its iterates are posterior draws, and how good they are."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -271,9 +272,18 @@ def plan(
         post, post.layout.unravel(theta), "dense" if dense else "diagonal", geometry_rows, key
     )
     make = partial(_make, chosen, structure, batches, batch_size, known, post, options)
+    if anchored and advice.ill_conditioned(known):
+        if control_variates:
+            raise InputError(
+                "control_variates need a curvature that double precision can resolve, and some "
+                "columns are too nearly collinear or unequal in scale: standardise X, or drop some."
+            )
+        anchored = False
     if not anchored:
         return make(None)
-    look = partial(anchor, post, known, rows=geometry_rows, key=key, scheme=batches)
+    look = partial(
+        anchor, post, known, rows=geometry_rows, key=key, scheme=batches, size=batch_size
+    )
     return _self_consistent(make, look, known)
 
 
@@ -378,7 +388,7 @@ def _tune(
     limit = theory.ou_covariance(K, A, C_S / mu if mu < 1 else C_S, Q)
     relaxation = float(np.max(theory.relaxation_steps(modes.rates, mu)))
     advice.refuse_endless(relaxation)
-    thin = _round_up(max(1, round(relaxation)))
+    thin = _stride(relaxation, batches)
     flat = cov[:, 0, 0] if known.structure == "diagonal" else cov
     kl = theory.posterior_kl(cov, A, N)
     return Plan(
@@ -410,9 +420,14 @@ def _tune(
     )
 
 
-def _round_up(steps: int) -> int:
-    """A long stride as a multiple of 64, so that it splits evenly into blocks."""
-    return steps if steps <= 256 else -(-steps // 64) * 64
+def _stride(relaxation: float, batches: Batches) -> int:
+    """Steps between kept draws: a relaxation time."""
+    steps = max(1, round(relaxation))
+    if batches.scheme == "epochs":  # draws that see every phase of an epoch
+        while math.gcd(steps, batches.per_epoch) > 1:
+            steps += 1
+        return steps
+    return steps if steps <= 256 else -(-steps // 64) * 64  # splits evenly into blocks
 
 
 def _as_problem(recipe: Recipe, setting: Setting) -> tuple[Vector, Vector, Vector, Vector | None]:

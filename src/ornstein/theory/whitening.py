@@ -29,7 +29,7 @@ def relative_eigenvalues(hessian: Vector, noise_cov: Vector) -> Vector:
     >>> relative_eigenvalues(np.diag([1.0, 4.0]), np.diag([3.0, 4.0])).tolist()
     [1.0, 3.0]
     """
-    if np.any(np.diag(hessian) <= 0):
+    if np.any(np.diag(hessian) <= 0) or not np.all(np.isfinite(noise_cov)):
         return np.full(len(hessian), np.nan)
     try:
         return joint_diagonalisation(hessian, noise_cov)[1]
