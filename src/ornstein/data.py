@@ -17,9 +17,10 @@ Four schemes, all deterministic by (key, step):
     epoch; offered because people have such loaders, and planned for by X7.
 """
 
+import hashlib
+import math
 from dataclasses import dataclass
 from functools import lru_cache
-from math import isqrt, log2
 from typing import Any, TypeAlias
 
 import jax
@@ -39,6 +40,7 @@ Order: TypeAlias = npt.NDArray[np.int32]
 
 _MOST_DRAWS = 8  # as a power of two
 _LEAST_SHARE = 0.01
+_WIDEST_PACKED = 64  # numbers in a row; beyond, taking packed rows apart costs more than it saves
 
 
 @dataclass(frozen=True)
@@ -74,12 +76,12 @@ class Batches:
         Given the order, the windows' covariance scatters around ``C_S`` like that of 1.5 N/S
         independent batches. Redrawn every P steps, it adds ``share^2 P S / (1.5 N tau)`` to the
         relative Monte-Carlo variance of a chain that relaxes in tau steps and owes ``share`` of
-        its variance to the minibatches: here a quarter.
+        its variance to the minibatches: here two fifths, where variance times time is least.
         """
         share = max(share, _LEAST_SHARE)
-        period = max(self.per_epoch, 0.4 * self.per_epoch * relaxation_steps / share**2)
+        period = max(self.per_epoch, 0.6 * self.per_epoch * relaxation_steps / share**2)
         # A power of two, so that similar data sets share compiled code.
-        return 2 ** min(max(0, round(log2(period / thin))), _MOST_DRAWS)
+        return 2 ** min(max(0, round(math.log2(period / thin))), _MOST_DRAWS)
 
     def shuffle(self, entropy: tuple[int, ...]) -> Order | None:
         """How to shuffle the rows before a run; None where no scheme asks for it."""
@@ -93,8 +95,7 @@ class Batches:
             return np.empty(0, np.int32)
         if self.scheme == "windows":
             prime = _prime_from(self.num_data)
-            stride = int(_generator(entropy, chain, segment).integers(1, max(prime, 2)))
-            walk = _walk(stride, prime)
+            walk = _walk(_stride(entropy, chain, segment, prime), prime)
             walk = walk[walk < self.num_data] if prime > self.num_data else walk
             return np.concatenate([walk, walk[: self.batch_size]])
         kept = self.per_epoch * self.batch_size
@@ -166,7 +167,8 @@ class Reader:
             return cls(batches, rows_last, None), jax.tree.map(lay, rows)
         leaves, treedef = jax.tree.flatten(rows)
         packed = None
-        if len({leaf.dtype for leaf in leaves}) == 1:
+        width = sum(math.prod(leaf.shape[1:]) for leaf in leaves)
+        if len({leaf.dtype for leaf in leaves}) == 1 and width <= _WIDEST_PACKED:
             packed = Layout(treedef, tuple(leaf.shape[1:] for leaf in leaves))
             flat = [leaf.reshape(batches.num_data, -1) for leaf in leaves]
             rows = np.concatenate(flat, axis=1)
@@ -232,13 +234,22 @@ def _gather(leaf: Array, index: Array, rows_last: bool) -> Array:
     return rows.get(mode="promise_in_bounds")
 
 
+def _stride(entropy: tuple[int, ...], chain: int, segment: int, prime: int) -> int:
+    """A random whole number from 1 to ``prime - 1``, by a hash: generators are slow to seed."""
+    name = repr((entropy, chain, segment)).encode()
+    digest = hashlib.blake2b(name, digest_size=16).digest()
+    return 1 + int.from_bytes(digest, "little") % max(1, prime - 1)
+
+
 def _walk(stride: int, prime: int) -> Order:
     """``i stride mod prime`` for every i, by blocks: sums, not divisions."""
-    size = isqrt(prime) + 1
-    inner = np.arange(size, dtype=np.int64) * stride % prime
-    outer = np.arange(-(-prime // size), dtype=np.int64) * (size * stride % prime) % prime
-    walk = (outer.astype(np.int32)[:, None] + inner.astype(np.int32)).reshape(-1)[:prime]
-    return np.where(walk >= prime, walk - np.int32(prime), walk)
+    size = math.isqrt(prime) + 1
+    inner = np.arange(size) * stride % prime
+    outer = np.arange(-(-prime // size)) * (size * stride % prime) % prime
+    walk = np.add.outer(outer.astype(np.uint32), inner.astype(np.uint32)).reshape(-1)[:prime]
+    # What is below the prime wraps round to large numbers.
+    np.minimum(walk, walk - np.uint32(prime), out=walk)
+    return walk.view(np.int32)
 
 
 def _generator(entropy: tuple[int, ...], chain: int, index: int) -> np.random.Generator:
@@ -256,6 +267,6 @@ def _shuffle(entropy: tuple[int, ...], chain: int, index: int, num_data: int) ->
 @lru_cache(maxsize=64)
 def _prime_from(number: int) -> int:
     """The smallest prime that is not below ``number``."""
-    while any(number % factor == 0 for factor in range(2, isqrt(number) + 1)):
+    while any(number % factor == 0 for factor in range(2, math.isqrt(number) + 1)):
         number += 1
     return number

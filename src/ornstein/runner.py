@@ -24,7 +24,7 @@ from ornstein.plan import Plan
 from ornstein.posterior import Posterior
 
 _CHUNKS = 40  # dispatches a long run is cut into, so that progress can be shown
-_CHUNK_STEPS = 10_000  # steps of a dispatch, at least: less is not worth its overhead
+_CHUNK_STEPS = 100_000  # steps of a dispatch, at least: less is not worth its overhead
 _ORDER_BYTES = 2**26  # reading orders held at once by one chain
 
 
@@ -251,13 +251,16 @@ def _segment_draws(plan: Plan, settings: Settings) -> int:
 
 
 def _chunk_segments(loop: Loop, settings: Settings, total: int) -> int:
-    """Segments in one dispatch: a power of two, so that runs of any length share compiled code."""
+    """Segments in one dispatch."""
     if settings.chunk is not None:
         return min(settings.chunk, total)
     order_bytes = 4 * max(1, loop.reader.batches.order_length(loop.segment_steps))
-    wanted = max(total // _CHUNKS, min(total // 4, _CHUNK_STEPS // loop.segment_steps))
-    most = max(1, min(wanted, _ORDER_BYTES // order_bytes))
-    return 2 ** (most.bit_length() - 1)
+    most = max(1, _ORDER_BYTES // order_bytes)
+    dispatches = min(_CHUNKS, total * loop.segment_steps // _CHUNK_STEPS)
+    if dispatches > 1:
+        return min(-(-total // dispatches), most)
+    # Short runs: a power of two, so that runs of any length share compiled code.
+    return min(2 ** (max(1, total // 4).bit_length() - 1), most)
 
 
 def _finite_draws(positions: list[npt.NDArray[Any]]) -> tuple[int, int | None]:
