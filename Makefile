@@ -8,6 +8,7 @@ STAMP := $(VENV)/.installed
 
 WORKERS ?= 2
 PYTEST_ARGS ?=
+BENCH ?=
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 # The folder with the data sets; tests and experiments read it from the environment.
@@ -24,6 +25,7 @@ help: ## list the targets
 	@echo "  PYTHON=...       interpreter that makes .venv, 3.11 or newer (now: $(PYTHON))"
 	@echo "  WORKERS=...      parallel test processes (now: $(WORKERS))"
 	@echo "  PYTEST_ARGS=...  passed on to pytest, such as PYTEST_ARGS='-k kl -x'"
+	@echo "  BENCH=...        sections and options of make bench, such as BENCH='rates --quick'"
 	@echo "  ORNSTEIN_DATA=.. folder with the data sets"
 
 demo: $(STAMP) ## sample two small posteriors, check them and save plots
@@ -41,8 +43,9 @@ lint: $(STAMP) ## style, format, types and import direction
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 
-bench: $(STAMP) ## measure steps per second
-	@$(BIN)/python benchmarks/step_rate.py
+bench: $(STAMP) ## measure speed against other libraries, and write docs/benchmarks.md (an hour)
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e ".[bench]"
+	@$(BIN)/python -m benchmarks $(BENCH)
 
 reproduce: $(STAMP) ## recompute the core figures of the paper
 	@$(BIN)/ornstein reproduce core

@@ -1,4 +1,4 @@
-"""The README's examples run, and print what it says they print."""
+"""The examples of the README and the docs run, and print what they say they print."""
 
 import os
 import re
@@ -9,14 +9,23 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-README = (Path(__file__).parent.parent / "README.md").read_text()
-EXAMPLES = re.findall(r"```python\n(.*?)```.*?```text\n(.*?)```", README, flags=re.DOTALL)
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+BLOCKS = re.compile(r"```python\n(.*?)```.*?```text\n(.*?)```", flags=re.DOTALL)
+EXAMPLES = [
+    pytest.param(code, shown, id=f"{page.stem}-{number}")
+    for page in PAGES
+    for number, (code, shown) in enumerate(BLOCKS.findall(page.read_text()))
+]
 NUMBER = re.compile(r"-?\d[\d,]*\.?\d*")
 
 
-@pytest.mark.parametrize("index", range(2))
-def test_examples_print_what_the_readme_shows(index: int) -> None:
-    code, shown = EXAMPLES[index]
+def test_no_example_is_left_out() -> None:
+    assert sum(page.read_text().count("```python") for page in PAGES) == len(EXAMPLES) >= 3
+
+
+@pytest.mark.parametrize(("code", "shown"), EXAMPLES)
+def test_examples_print_what_they_say(code: str, shown: str) -> None:
     environment = {k: v for k, v in os.environ.items() if not k.startswith("JAX_")}
     run = subprocess.run(
         [sys.executable, "-W", "error::DeprecationWarning:ornstein", "-c", code],

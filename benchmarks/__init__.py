@@ -1,0 +1,1 @@
+"""Measurements of speed and of accuracy, on real data, against other tools."""

@@ -1,0 +1,80 @@
+"""Run the measurements: ``python -m benchmarks [rates answer growth page | all]``.
+
+Every section is merged into ``benchmarks/results.json`` as soon as it is done; ``page`` writes
+``docs/benchmarks.md`` and its figures from there.
+"""
+
+import argparse
+import json
+import os
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markdown import Markdown
+
+from benchmarks import page
+from benchmarks.machine import machine
+
+RESULTS = Path(__file__).with_name("results.json")
+SECTIONS = ("rates", "answer", "growth")
+
+
+def main() -> None:
+    """Run what is asked for."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("sections", nargs="*", metavar="section", help=", ".join(SECTIONS))
+    parser.add_argument("--quick", action="store_true", help="short runs, for trying out")
+    parser.add_argument("--repeats", type=int, default=9, help="rounds of the rates")
+    options = parser.parse_args()
+    asked = options.sections or ["all"]
+    unknown = sorted(set(asked) - {*SECTIONS, "page", "all"})
+    if unknown:
+        parser.error(f"no section {unknown[0]!r}; there are {', '.join(SECTIONS)}, page and all.")
+    console = Console()
+    for name in SECTIONS:
+        if name in asked or "all" in asked:
+            console.rule(name)
+            found = _section(name, options.quick, options.repeats)()
+            merge(RESULTS, name, found)
+            console.print(Markdown(page.section(name, found)))
+    if {"page", "all"} & set(asked):
+        if not RESULTS.exists():
+            parser.error("there are no results yet; run a section first.")
+        for path in page.write(json.loads(RESULTS.read_text())):
+            console.print(f"wrote {path}")
+
+
+def _section(name: str, quick: bool, repeats: int) -> Callable[[], dict[str, Any]]:
+    """The function that measures a section; what it needs is imported only here."""
+    if name == "rates":
+        from benchmarks import rates
+
+        return lambda: rates.run(repeats, quick)
+    if name == "answer":
+        from benchmarks import answer
+
+        return lambda: answer.run(quick)
+    from benchmarks import growth
+
+    return lambda: growth.run(quick)
+
+
+def merge(path: Path, name: str, found: dict[str, Any]) -> None:
+    """Put a section into the results, in one step."""
+    results = json.loads(path.read_text()) if path.exists() else {}
+    when = datetime.now(UTC).date().isoformat()
+    results[name] = {"date": when, "machine": machine()} | found
+    scratch = path.with_suffix(".partial")
+    scratch.write_text(json.dumps(results, indent=1) + "\n")
+    os.replace(scratch, path)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Samplers of other frameworks, each in a virtual environment of its own."""

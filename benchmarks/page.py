@@ -1,0 +1,323 @@
+"""The page of results, ``docs/benchmarks.md``, written from ``benchmarks/results.json``."""
+
+from pathlib import Path
+from typing import Any
+
+from benchmarks import figures
+
+DOCS = Path(__file__).resolve().parents[1] / "docs"
+Section = dict[str, Any]
+
+
+def write(results: dict[str, Section], docs: Path = DOCS) -> list[Path]:
+    """Write the page and a figure per section; returns what was written."""
+    names = [name for name in ("rates", "answer", "growth") if name in results]
+    drawn = [figures.draw(name, results[name], docs / "benchmarks") for name in names]
+    parts = ["# Benchmarks", _ratios(results), _HOW_TO, _machines(results)]
+    for name in names:
+        parts += [section(name, results[name]), f"![{name}](benchmarks/{name}.svg)"]
+    page = docs / "benchmarks.md"
+    page.write_text("\n\n".join(part for part in parts if part) + "\n")
+    return [page, *drawn]
+
+
+def section(name: str, found: Section) -> str:
+    """A section as Markdown."""
+    return {"rates": _rates, "answer": _answer, "growth": _growth}[name](found)
+
+
+_HOW_TO = """## How to run it again
+
+```
+ORNSTEIN_DATA=folder python -m benchmarks          # everything, then this page
+python -m benchmarks answer page                   # one section, then this page
+python -m benchmarks --quick                       # short runs, for trying out
+```
+
+Everything runs in single precision. Compilation is measured apart and not counted. Speeds of a
+shared machine drift; ratios of figures from one run are what to trust."""
+
+
+def _ratios(results: dict[str, Section]) -> str:
+    lines = ["## In short"]
+    if any(found.get("quick") for found in results.values()):
+        lines.append("**These are figures of a quick run, for trying out only.**")
+    if "rates" in results:
+        lines.append(_rate_ratios(results["rates"]))
+    if "answer" in results:
+        lines += [_answer_ratios(results["answer"]), _when_not(results["answer"])]
+    if "growth" in results:
+        lines.append(_growth_ratio(results["growth"]))
+    return "\n\n".join(lines)
+
+
+def _rate_ratios(found: Section) -> str:
+    rows = [
+        [name, *(_number(work["ratios"].get(key)) for key in _RATE_RATIOS)]
+        for name, work in found["workloads"].items()
+    ]
+    return "Steps per second of constant SGD, as a ratio:\n\n" + _table(
+        ["", *_RATE_RATIOS.values()], rows
+    )
+
+
+_RATE_RATIOS = {
+    "windows over best peer": "over the faster of blackjax and optax",
+    "windows over limit windows": "of compiled native code, same batches",
+    "independent over limit independent": "the same, independent rows",
+}
+
+
+def _answer_ratios(found: Section) -> str:
+    rivals = [name for name in found["contestants"] if name != "ours"]
+    rows = []
+    for problem in found["problems"].values():
+        records = problem["records"]
+        ours = records["ours"]["seconds_to_kl"]
+        rows.append([problem["title"], *(_ratio(records[name], ours) for name in rivals)])
+    head = ["", *(found["contestants"][name] for name in rivals)]
+    return (
+        "Seconds from call to answer, divided by those of ornstein with control variates (above 1: "
+        "ornstein is faster; `>`: not reached in the time spent):\n\n" + _table(head, rows)
+    )
+
+
+def _ratio(record: Section, ours: float | None) -> str:
+    spent = record["setup_seconds"] + record["sampling_seconds"]
+    if ours is None:
+        return "-"
+    if record["seconds_to_kl"] is not None:
+        return _number(record["seconds_to_kl"] / ours)
+    return f"> {_number(spent / ours)}" if spent else "not run"
+
+
+def _when_not(found: Section) -> str:
+    faster = {
+        name: [
+            title
+            for title, problem in found["problems"].items()
+            if _is_faster(problem["records"][name], problem["records"]["ours"])
+        ]
+        for name in ("laplace", "svi")
+    }
+    laplace = ", ".join(faster["laplace"]) or "none of these problems"
+    svi = ", ".join(faster["svi"]) or "none of these problems"
+    return f"""### When something else is the better tool
+
+- **Laplace: faster on {laplace}.** The default plan needs the optimum and the
+  Hessian there, and these two *are* the Laplace approximation: drawing from it costs next to
+  nothing more. Whoever wants Gaussian draws and no more should take it. What the chains add: they
+  move by the model's own gradients, so `diagnose()` can tell where the Gaussian is not the
+  posterior.
+- **Full-rank SVI: faster on {svi}.** Prefer it where the guide should be
+  another than a Gaussian at the mode, or where it is part of a larger model.
+- **NUTS** draws from the posterior itself, whatever its shape. The answers here are compared with
+  the Gaussian at the optimum, which is the posterior of a linear regression and close to that of
+  the others; where a posterior is not near a Gaussian, none of these figures speaks for
+  ornstein."""
+
+
+def _is_faster(record: Section, ours: Section) -> bool:
+    if record["seconds_to_kl"] is None:
+        return False
+    return ours["seconds_to_kl"] is None or record["seconds_to_kl"] < ours["seconds_to_kl"]
+
+
+def _growth_ratio(found: Section) -> str:
+    lines = []
+    for model in ("linear", "logistic"):
+        sweep = [entry for entry in found["rows"] if entry["model"] == model]
+        for name, title in found["contestants"].items():
+            known = [(e["rows"], e["records"][name].get("seconds_per_ess")) for e in sweep]
+            known = [(rows, cost) for rows, cost in known if cost]
+            if len(known) > 1:
+                (few, low), (many, high) = known[0], known[-1]
+                lines.append([model, title, f"{few:,} to {many:,}", _number(high / low)])
+    return "Seconds per effective draw, as the rows grow:\n\n" + _table(
+        ["", "", "rows", "cost times"], lines
+    )
+
+
+def _machines(results: dict[str, Section]) -> str:
+    lines = []
+    for name, found in results.items():
+        of = found["machine"]
+        versions = ", ".join(f"{which} {v}" for which, v in of["versions"].items() if v)
+        lines.append(
+            f"- {name}, {found['date']}: {of['cpu']}, {of['cores']} cores, {of['memory_gb']} GB, "
+            f"{of['os']}, Python {of['python']}; {versions}"
+            + (f"; XLA_FLAGS `{of['xla_flags']}`" if of["xla_flags"] else "")
+        )
+    return "## Machine and versions\n\n" + "\n".join(lines)
+
+
+def _rates(found: Section) -> str:
+    workloads = found["workloads"]
+    names = list(dict.fromkeys(name for work in workloads.values() for name in work["rates"]))
+    rows = [
+        [name, *(_rate(work["rates"].get(name)) for work in workloads.values())] for name in names
+    ]
+    for name, foreign in found.get("foreign", {}).items():
+        rates = foreign.get("rates", {})
+        rows.append([f"{name} (own process)", *(_number(rates.get(w)) for w in workloads)])
+    head = ["", *(f"{n}: N={w['rows']:,}, S={w['batch_size']:,}" for n, w in workloads.items())]
+    text = f"""## Rates: steps per second
+
+W1 linear regression (wine), W2 logistic (skin), W3 softmax (MNIST), W4 = W1 with 64 chains, whose
+steps are added up. Every tenth iterate is kept. Medians of {found["repeats"]} interleaved rounds,
+quartiles in brackets. `limit` is a hand-written loop compiled to native code.
+
+{_table(head, rows)}"""
+    if found.get("flag", {}).get("workloads"):
+        flagged = found["flag"]["workloads"]
+        rows = [
+            [name, *(_number(value) for value in work["ratios"].values())]
+            for name, work in flagged.items()
+        ]
+        head = ["", *next(iter(flagged.values()))["ratios"]]
+        text += f"\n\nWith `XLA_FLAGS={found['flag']['xla_flags']}`:\n\n{_table(head, rows)}"
+    over, second = found.get("overhead"), found.get("second_call")
+    if over and second:
+        text += (
+            f"\n\nA call of `sample` with a progress bar takes {over['ratio']:.3f} times its bare "
+            f"compiled loop. A second call costs {second['with_plan_ms']:.0f} ms beyond its loop "
+            f"with a plan, {second['with_planning_ms']:.0f} ms with planning."
+        )
+    return text
+
+
+def _rate(row: Section | None) -> str:
+    if row is None:
+        return ""
+    return f"{_number(row['median'])} ({_number(row['low'])}-{_number(row['high'])})"
+
+
+def _answer(found: Section) -> str:
+    parts = [
+        f"""## Answer: seconds from rows to a posterior
+
+The answer is reached when the draws' mean and covariance are within {found["target_kl"]} nats of
+the reference, the Gaussian at the optimum. Beyond 50 parameters Monte-Carlo error alone keeps any
+affordable number of exact draws above that: there the divergence, less the floor estimated from
+the draws' own scatter by batch means, divided by the number of parameters, must be at most
+{found["target_per_parameter"]:.4f} (0.05 nats over wine's eleven parameters). Draws are made in
+doubling lengths; the time is that of the first length that is long enough, setup and sampling.
+SVI's Gaussian is compared as it stands.
+
+Setup is all that comes before the first draw that counts: optimum, Hessian, plan, warm-up, tuning.
+All rivals start at the optimum, and pay for finding it. ESS is the bulk ESS of the worst
+parameter; of a chain that samples something else than the posterior (see its KL) it means
+little. "To 1,000" adds the setup to the time of a thousand effective draws."""
+    ]
+    for problem in found["problems"].values():
+        rows = [
+            [
+                found["contestants"][name],
+                _number(record["seconds_to_kl"]) if record["seconds_to_kl"] else "not reached",
+                _kl(record),
+                _number(record["setup_seconds"] or None),
+                _number(record["sampling_seconds"] or None),
+                _number(record.get("ess")),
+                _number(record.get("ess_per_second")),
+                _number(record.get("ess_per_second_with_setup")),
+                _number(record.get("seconds_to_1000_ess")),
+            ]
+            for name, record in problem["records"].items()
+        ]
+        parts.append(
+            f"### {problem['title']}: {problem['rows']:,} rows, "
+            f"{problem['parameters']} parameters, {problem['budget_seconds']:.0f} s to sample"
+        )
+        parts += [_table(_ANSWER_HEAD, rows), *_answer_notes(found, problem)]
+    return "\n\n".join(parts)
+
+
+_ANSWER_HEAD = [
+    "",
+    "seconds to answer",
+    "KL at the end (floor)",
+    "setup, s",
+    "sampling, s",
+    "ESS",
+    "ESS/s",
+    "ESS/s with setup",
+    "to 1,000 ESS, s",
+]
+
+
+def _kl(record: Section) -> str:
+    if record.get("kl") is None:
+        return "-"
+    return f"{_number(record['kl'])} ({_number(record['floor'])})"
+
+
+def _answer_notes(found: Section, problem: Section) -> list[str]:
+    """What the table has no room for."""
+    notes = []
+    for name, record in problem["records"].items():
+        said = []
+        if "gradient_seconds" in record:
+            said.append(f"a gradient of all rows takes {1e3 * record['gradient_seconds']:.2g} ms")
+        if "leapfrogs_per_draw" in record:
+            said.append(f"{record['leapfrogs_per_draw']:.1f} leapfrogs a draw")
+        if "batch_size" in record:
+            said.append(
+                f"batches of {record['batch_size']:,}, planned in "
+                f"{record['planning_seconds']:.2g} s, {_number(record.get('rows_per_ess'))} rows "
+                "per effective draw"
+            )
+        if "tuning_seconds" in record:
+            said.append(f"{record['tuning_seconds']:.0f} s of the setup were the grid of steps")
+        if "steps" in record:
+            said.append(f"{record['steps']:,} steps")
+        if "note" in record:
+            said.append(record["note"])
+        if said:
+            notes.append(f"- {found['contestants'][name]}: {'; '.join(said)}.")
+    return ["\n".join(notes)] if notes else []
+
+
+def _growth(found: Section) -> str:
+    parts = [
+        """## Growth: the cost of an effective draw
+
+Synthetic regressions on a Gaussian design with mild correlation. With control variates the library
+chooses its batch; plain batches are a fiftieth of the rows; NUTS is given the posterior covariance
+as its metric, its best case. Cost by the bulk ESS of the worst parameter, sampling alone; setup is
+the plan (or the Laplace fit and the warm-up)."""
+    ]
+    for sweep, size in (("rows", "rows"), ("columns", "parameters")):
+        titles = found["contestants"]
+        head = ["", size]
+        for title in titles.values():
+            head += [f"{title}: ms/ESS", "rows/ESS", "setup, s"]
+        rows = []
+        for entry in found[sweep]:
+            row = [entry["model"], f"{entry[size]:,}"]
+            for name in titles:
+                record = entry["records"][name]
+                cost = record.get("seconds_per_ess")
+                row += [
+                    _number(1e3 * cost) if cost else record.get("note", "-").split(":")[0],
+                    _number(record.get("rows_per_ess")),
+                    _number(record["setup_seconds"] or None),
+                ]
+            rows.append(row)
+        parts.append(_table(head, rows))
+    return "\n\n".join(parts)
+
+
+def _number(value: float | None) -> str:
+    """Three digits, without exponents where they can be avoided."""
+    if value is None:
+        return "-"
+    if value == 0 or abs(value) >= 1e7 or abs(value) < 1e-4:
+        return f"{value:.2g}"
+    if abs(value) >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
+
+
+def _table(head: list[str], rows: list[list[str]]) -> str:
+    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
