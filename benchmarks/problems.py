@@ -19,8 +19,8 @@ class Problem:
     name: str
     title: str
     post: orn.Posterior
-    batch_size: int
-    """Rows per minibatch where the library does not choose them itself."""
+    batch_size: int | None
+    """Rows per minibatch of plain gradients; None leaves them to the library."""
     budget: float
     """Seconds a contestant may sample."""
 
@@ -29,7 +29,7 @@ def wine() -> Problem:
     """Linear regression, 4,898 rows of 11 columns divided by their largest absolute value."""
     data = datasets.load("wine")
     post = orn.models.linear(data.X / np.abs(data.X).max(axis=0), data.y)
-    return Problem("wine", "wine, linear", post, batch_size=100, budget=60)
+    return Problem("wine", "wine, linear", post, batch_size=None, budget=30)
 
 
 def protein() -> Problem:
@@ -38,14 +38,14 @@ def protein() -> Problem:
     X = data.X / np.abs(data.X).max(axis=0)
     residual = data.y - X @ np.linalg.lstsq(X, data.y)[0]
     post = orn.models.linear(X, data.y, noise_scale=float(residual.std(ddof=X.shape[1])))
-    return Problem("protein", "protein, linear", post, batch_size=100, budget=60)
+    return Problem("protein", "protein, linear", post, batch_size=None, budget=30)
 
 
 def skin() -> Problem:
     """Logistic regression, 245,057 rows of 3 standardised columns."""
     data = datasets.load("skin")
     post = orn.models.logistic(_standardised(data.X.astype(float)), data.y)
-    return Problem("skin", "skin, logistic", post, batch_size=10_000, budget=60)
+    return Problem("skin", "skin, logistic", post, batch_size=None, budget=30)
 
 
 def covertype() -> Problem:
@@ -55,7 +55,7 @@ def covertype() -> Problem:
     X = data.X[rows].astype(np.float32)
     X[:, :_NUMERIC] = _standardised(X[:, :_NUMERIC])
     post = orn.models.softmax(X, data.y[rows].astype(np.int32) - 1)
-    return Problem("covertype", "covertype, softmax", post, batch_size=1000, budget=120)
+    return Problem("covertype", "covertype, softmax", post, batch_size=None, budget=60)
 
 
 def synthetic(model: str, num_data: int, dim: int, budget: float) -> Problem:

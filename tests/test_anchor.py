@@ -181,6 +181,15 @@ def test_X9_the_diagnosis_sees_whether_the_anchor_holds() -> None:
     assert far["A2"].verdict != "ok"
 
 
+def test_X9_a_plan_anchored_on_other_rows_is_refused() -> None:
+    """Its slope and targets are those rows': draws would follow them, not these."""
+    plan = orn.plan(regression(seed=0))
+    for other in (regression(seed=1), regression(seed=0, prior_precision=2.0)):
+        with pytest.raises(orn.InputError, match="other rows or another prior"):
+            orn.sample(other, plan)
+    orn.sample(regression(seed=0), plan, draws=8)
+
+
 def test_control_variates_are_refused_where_they_make_no_sense() -> None:
     post = regression()
     with pytest.raises(orn.InputError, match="lives on the noise"):

@@ -1,5 +1,6 @@
 """Pytrees of parameters as flat vectors, and rows of pytrees of data."""
 
+import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import reduce
@@ -11,6 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ornstein._types import Array, PyTree, Vector
+
+_FINGERPRINT_ROWS = 4096
 
 
 @dataclass(frozen=True)
@@ -88,6 +91,17 @@ def _entry(key: Any) -> str:
 def num_rows(data: PyTree) -> int:
     """Length of the leading axis of the data's leaves."""
     return int(np.shape(jax.tree.leaves(data)[0])[0])
+
+
+def fingerprint(tree: PyTree) -> str:
+    """A short text that tells arrays apart, from their shapes and some thousands of rows."""
+    digest = hashlib.blake2b(digest_size=16)
+    for leaf in jax.tree.leaves(tree):
+        array = np.atleast_1d(np.asarray(leaf))
+        rows = array[:: max(1, len(array) // _FINGERPRINT_ROWS)]
+        digest.update(repr((array.shape, array.dtype.str)).encode())
+        digest.update(np.ascontiguousarray(rows).tobytes())
+    return digest.hexdigest()
 
 
 def cast(data: PyTree, dtype: Any) -> PyTree:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from ornstein import theory
 from ornstein._check import random_key
-from ornstein._tree import blocks, cast
+from ornstein._tree import blocks, cast, fingerprint
 from ornstein._types import Array, Key, PyTree, Vector
 from ornstein.data import Order, multiplicity_of, weights_of
 from ornstein.geometry import Geometry, block_rows, chosen_rows, mean_gradient
@@ -53,6 +53,8 @@ class Anchor:
         ``N`` times the (weighted) leverage of the strongest row, and which it is.
     fourth
         Bound on the fourth moment of a row's kick along any direction, in posterior units.
+    seen
+        Fingerprint of the rows and fixed numbers of the posterior.
     multiplicity
         How often each row is listed for drawing; None where all are drawn alike.
     """
@@ -62,6 +64,7 @@ class Anchor:
     strongest: float
     row: int
     fourth: float
+    seen: str
     multiplicity: Order | None = None
 
 
@@ -106,10 +109,9 @@ class _View:
         data = self.post.data
         if len(index) < self.post.num_data:
             data = jax.tree.map(lambda leaf: leaf[index], data)
-        with jax.enable_x64(True):
-            spread = Spread(*(jnp.asarray(array) for array in self.arrays))
-            for block, weights in blocks(data, block_rows(self.post)):
-                yield (spread, cast(block, np.float64), self.post.hyper), weights
+        spread = Spread(*(jnp.asarray(array) for array in self.arrays))
+        for block, weights in blocks(data, block_rows(self.post)):
+            yield (spread, cast(block, np.float64), self.post.hyper), weights
 
 
 def anchor(
@@ -126,7 +128,12 @@ def anchor(
     With ``scheme="auto"`` rows are drawn by their leverage where batches drawn alike would have to
     be far larger, or larger than the ``size`` given; with ``"weighted"`` anyway.
     """
-    N, view = post.num_data, _View(post, known, cov, key)
+    with jax.enable_x64(True):
+        return _look(_View(post, known, cov, key), rows, scheme, size)
+
+
+def _look(view: _View, rows: int | None, scheme: str, size: int | None) -> Anchor:
+    post, known, N = view.post, view.known, view.post.num_data
     slope = N * (known.gradient if known.rows_used == N else mean_gradient(post, known.center))
     leverage, index = view.leverages(rows)
     alike = _anchor(view, slope, leverage, index, None)
@@ -158,6 +165,7 @@ def _anchor(
         strongest=float(weight[strongest] * leverage[strongest]),
         row=int(index[strongest]),
         fourth=float(np.nan_to_num(along)),
+        seen=fingerprint((view.post.data, view.post.hyper)),
         multiplicity=multiplicity,
     )
 
@@ -165,18 +173,23 @@ def _anchor(
 def batch_size(known: Geometry, anchored: Anchor) -> tuple[int, int]:
     """Rows for the quickest draws, and the fewest that the strongest row leaves safe.
 
-    A step costs as much as ``S + 200`` rows and mixes in ``1 + n / 2S`` steps, n the largest
-    eigenvalue of ``N C`` relative to A. A row of leverage h moves the chain by about ``N h / S``
+    A row of leverage h moves the chain by about ``N h / S``
     of its distance from the anchor; such kicks leave an excess kurtosis of at most 3 times their
     fourth moment, over ``S^3``, in the draws.
     """
-    N = known.num_data
-    largest = theory.relative_eigenvalues(known.hessian, N * anchored.noise_cov)[-1]
-    quick = math.sqrt(_STEP_ROWS * max(0.0, float(np.nan_to_num(largest))) / 2)
     safe = max(anchored.strongest / _KICK, (3 * anchored.fourth / _KURTOSIS) ** (1 / 3))
-    most = max(1, N // 4)
-    rounded = 16 * math.ceil(max(quick, safe, 1) / 16)
-    return min(rounded, most), math.ceil(safe)
+    return quick_batch_size(known, anchored.noise_cov, math.ceil(safe)), math.ceil(safe)
+
+
+def quick_batch_size(known: Geometry, noise_cov: Vector, least: int = 1) -> int:
+    """Rows for the quickest draws: a step costs as much as ``S + 200`` rows.
+
+    It mixes in ``1 + n / 2S`` steps, n the largest eigenvalue of ``N C`` relative to A.
+    """
+    N = known.num_data
+    largest = theory.relative_eigenvalues(known.hessian, N * noise_cov)[-1]
+    quick = math.sqrt(_STEP_ROWS * max(0.0, float(np.nan_to_num(largest))) / 2)
+    return min(16 * math.ceil(max(quick, least, 1) / 16), max(1, N // 4))
 
 
 def _points(center: Vector, cov: Vector, key: Key) -> Vector:

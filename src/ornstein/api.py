@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from ornstein import _check
 from ornstein._check import DivergenceWarning, InputError, TargetWarning
+from ornstein._tree import fingerprint
 from ornstein._types import Key, Vector
 from ornstein.measure import as_matrix, measured_kl, min_ess
 from ornstein.plan import Plan
@@ -164,5 +165,10 @@ def _fitting(post: Posterior, plan: Plan) -> Posterior:
         raise InputError(
             "the plan was made for another model or other parameters. Plan again for this "
             "posterior."
+        )
+    if plan.anchor is not None and plan.anchor.seen != fingerprint((post.data, post.hyper)):
+        raise InputError(
+            "the plan's control variates were made for other rows or another prior. Plan again for "
+            "this posterior."
         )
     return post

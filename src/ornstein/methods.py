@@ -45,6 +45,8 @@ class Method:
     control_variates
         Whether gradients are anchored at the optimum (X9) unless asked otherwise; None where the
         method injects no noise and lives on that of plain gradients.
+    any_step
+        Whether large batches, which make large steps, cost no accuracy.
     """
 
     name: str
@@ -53,6 +55,7 @@ class Method:
     options: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     target: str = "posterior"
     control_variates: bool | None = False
+    any_step: bool = False
 
     @property
     def structures(self) -> tuple[str, ...]:
@@ -124,6 +127,7 @@ _ALL = (
         {"dense": ("X2", _exact), "diagonal": ("X2 on diagonals", _exact_diagonal)},
         MappingProxyType({"rho": None}),
         control_variates=True,
+        any_step=True,
     ),
     Method(
         "sgd",
@@ -142,6 +146,7 @@ _ALL = (
         {"dense": ("X4", _momentum)},
         MappingProxyType({"momentum": 0.5}),
         control_variates=None,
+        any_step=True,
     ),
     Method(
         "sandwich",
@@ -149,6 +154,7 @@ _ALL = (
         {"dense": ("X3", _sandwich)},
         target="sandwich",
         control_variates=None,
+        any_step=True,
     ),
 )
 

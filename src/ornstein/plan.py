@@ -13,7 +13,7 @@ from ornstein import _check, advice, methods, theory
 from ornstein._check import InputError, UnstablePlanError
 from ornstein._tree import Layout
 from ornstein._types import Key, PyTree, Vector
-from ornstein.anchor import Anchor, anchor
+from ornstein.anchor import Anchor, anchor, quick_batch_size
 from ornstein.anchor import batch_size as anchored_batch_size
 from ornstein.data import SCHEMES, Batches
 from ornstein.geometry import Geometry, geometry
@@ -208,8 +208,9 @@ def plan(
         Structure of the gain; the method's default, or ``diagonal`` where a matrix would be too
         large.
     batch_size
-        Rows per minibatch. By default 100, or a quarter of the rows where that is less; with
-        control variates as few as the rows' leverages allow.
+        Rows per minibatch. By default those that make the quickest draws (with control variates as
+        few as the rows' leverages allow), or 100 for methods that want small steps; at most a
+        quarter of the rows.
     at
         Parameters to plan at; the optimum is found if not given.
     batches
@@ -345,9 +346,7 @@ def _make(
 ) -> Plan:
     """The plan, reading windows unless another scheme is asked for or would be quicker."""
     N = known.num_data
-    if batch_size is None and anchored is not None:
-        batch_size, _ = anchored_batch_size(known, anchored)
-    S = max(1, min(100, N // 4)) if batch_size is None else batch_size
+    S = batch_size or _default_batch_size(method, known, anchored)
     if anchored is not None and anchored.multiplicity is not None:
         weighted = Batches("weighted", N, S, int(anchored.multiplicity.sum()))
         return _tune(method, structure, weighted, known, post, options, anchored)
@@ -359,6 +358,14 @@ def _make(
         independent = Batches("independent", N, S)
         made = _tune(method, structure, independent, known, post, options, anchored)
     return made
+
+
+def _default_batch_size(method: Method, known: Geometry, anchored: Anchor | None) -> int:
+    if anchored is not None:
+        return anchored_batch_size(known, anchored)[0]
+    if method.any_step and known.structure == "dense":
+        return quick_batch_size(known, known.noise_cov)
+    return max(1, min(100, known.num_data // 4))
 
 
 def _tune(

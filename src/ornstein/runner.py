@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from time import perf_counter
@@ -16,7 +16,7 @@ import numpy.typing as npt
 from ornstein._check import InputError
 from ornstein._tree import cast, to_device
 from ornstein._types import Array, Vector
-from ornstein.data import Reader
+from ornstein.data import Order, Reader
 from ornstein.kernels.contract import State
 from ornstein.loop import Loop, Problem, Segments, advance, build_kernel
 from ornstein.operators import Dense, Diagonal, Operator, as_operator
@@ -87,6 +87,8 @@ class _Chain:
     state: State
     kept: list[npt.NDArray[Any]]
     ahead: Segments | None = None
+    orders: tuple[Order, Order] | None = None
+    fell: bool = False
 
 
 def run(
@@ -103,32 +105,38 @@ def run(
     crew = _Crew(loop, problem, _entropy(key), settings)
     draws, status, made = settings.draws, Status(True, "ok"), 0
     began = perf_counter()
-
-    def flat() -> Vector:
-        kept = np.stack([np.concatenate(chain.kept)[:draws] for chain in chains])
-        return plan.center + np.asarray(factor.matvec(kept.astype(float)))
-
     with (
         ThreadPoolExecutor(min(settings.chains, os.cpu_count() or 1)) as pool,
         progress(crew.segments_for(draws) * loop.segment_steps) as report,
     ):
-        while status.ok:
-            total = crew.segments_for(draws)
-            for first in range(made, total, crew.chunk):
-                status = crew.advance(pool, chains, first, last=first + crew.chunk >= total)
-                made = first + crew.chunk
-                report(min(made, total) * loop.segment_steps, total * loop.segment_steps)
-                if not status.ok:
-                    break
-            if goal is None or draws >= goal.most or goal.reached(flat()):
+        while True:
+            status, made = crew.advance(pool, chains, made, crew.segments_for(draws), report)
+            if not status.ok or goal is None or draws >= goal.most:
+                break
+            if goal.reached(_gathered(chains, draws, plan.center, factor)):
                 break
             draws = min(2 * draws, goal.most)
     seconds = perf_counter() - began
-    return Run(flat(), status, made * loop.segment_steps, seconds)
+    flat = _gathered(chains, draws, plan.center, factor)
+    return Run(flat, status, made * loop.segment_steps, seconds)
+
+
+def _gathered(chains: list[_Chain], draws: int, center: Vector, factor: Operator) -> Vector:
+    """The first draws of every chain as parameters, (chains, draws, D)."""
+    count = min(draws, *(sum(map(len, chain.kept)) for chain in chains))
+    gathered = np.empty((len(chains), count, len(center)))
+    for chain, target in zip(chains, gathered, strict=True):
+        start = 0
+        for part in chain.kept:
+            part = part[: count - start]
+            target[start : start + len(part)] = factor.matvec(part.astype(float))
+            start += len(part)
+    gathered += center
+    return gathered
 
 
 class _Crew:
-    """What moves all chains by a chunk of segments."""
+    """What moves all chains, each by chunks of segments at a pace of its own."""
 
     def __init__(
         self, loop: Loop, problem: Problem, entropy: tuple[int, ...], settings: Settings
@@ -142,22 +150,57 @@ class _Crew:
         return -(-(self.warm + draws) // self.loop.segment_draws)
 
     def advance(
-        self, pool: ThreadPoolExecutor, chains: list[_Chain], first: int, last: bool
-    ) -> Status:
-        """Move all chains by one chunk; keeps the draws up to the first that is not finite."""
-        results = list(pool.map(lambda chain: self._move(chain, first, last), chains))
-        good, worst = _finite_draws([positions for _, positions in results])
-        status = Status(True, "ok")
-        if worst is not None:
-            step = self._bad_step(chains[worst], first)
-            status = _diverged(worst, first * self.loop.segment_steps + step)
-        drop = max(0, self.warm - first * self.loop.segment_draws)
-        for chain, (state, positions) in zip(chains, results, strict=True):
-            chain.state = state
-            chain.kept.append(positions[drop:good])
-        return status
+        self,
+        pool: ThreadPoolExecutor,
+        chains: list[_Chain],
+        first: int,
+        total: int,
+        report: Report,
+    ) -> tuple[Status, int]:
+        """Move all chains to a number of segments; returns how it went and the segments made.
 
-    def _move(self, chain: _Chain, first: int, last: bool) -> tuple[State, npt.NDArray[Any]]:
+        Where a chain becomes non-finite, all end with that chunk.
+        """
+        end, done = first + -(-(total - first) // self.chunk) * self.chunk, 0
+        waiting: dict[Future[npt.NDArray[Any]], tuple[_Chain, int]] = {}
+
+        def submit(chain: _Chain, at: int) -> None:
+            waiting[pool.submit(self._move, chain, at, at + self.chunk >= end)] = chain, at
+
+        for chain in chains:
+            submit(chain, first)
+        while waiting:
+            ready, _ = wait(waiting, return_when=FIRST_COMPLETED)
+            for future in ready:
+                chain, at = waiting.pop(future)
+                chain.kept.append(future.result())
+                done += 1
+                steps = self.loop.segment_steps
+                so_far = first + done * self.chunk // len(chains)
+                report(min(so_far, total) * steps, total * steps)
+                if chain.fell:
+                    end = min(end, at + self.chunk)
+                elif at + self.chunk < end:
+                    submit(chain, at + self.chunk)
+        return self._ending(chains, end), end
+
+    def _ending(self, chains: list[_Chain], end: int) -> Status:
+        """Cut every chain at the first draw that is not finite in one of them."""
+        if not any(chain.fell for chain in chains):
+            return Status(True, "ok")
+        last = end - self.chunk
+        for chain in chains:
+            extra = len(chain.kept) - (end // self.chunk)
+            del chain.kept[len(chain.kept) - max(0, extra) :]
+        finite = [np.isfinite(chain.kept[-1]).all(axis=1) for chain in chains]
+        good = [int(fine.argmin()) if not fine.all() else len(fine) for fine in finite]
+        for chain in chains:
+            chain.kept[-1] = chain.kept[-1][: min(good)]
+        worst = chains[int(np.argmin(good))]
+        return _diverged(worst.number, last * self.loop.segment_steps + self._bad_step(worst, last))
+
+    def _move(self, chain: _Chain, first: int, last: bool) -> npt.NDArray[Any]:
+        """Advance a chain by a chunk, unless it falls; its draws in whitened coordinates."""
         segments = chain.ahead or self._segments(chain, first)
         with jax.enable_x64(self.settings.dtype == "float64"):
             state, positions = advance(
@@ -165,15 +208,25 @@ class _Crew:
             )
         # While the device runs.
         chain.ahead = None if last else self._segments(chain, first + self.chunk)
-        return state, np.asarray(positions).reshape(-1, self.loop.dim)
+        kept = np.asarray(positions).reshape(-1, self.loop.dim)
+        kept = kept[max(0, self.warm - first * self.loop.segment_draws) :]
+        chain.fell = not np.isfinite(kept).all()
+        if not chain.fell:
+            chain.state = state
+        return kept
 
     def _segments(self, chain: _Chain, first: int) -> Segments:
         numbers, steps = range(first, first + self.chunk), self.loop.segment_steps
         batches = self.loop.reader.batches
-        orders = [batches.order(self.entropy, chain.number, n, steps) for n in numbers]
+        if chain.orders is None:  # one read by the device, one being written
+            shape = self.chunk, batches.order_length(steps)
+            chain.orders = np.empty(shape, np.int32), np.empty(shape, np.int32)
+        orders = chain.orders[first // self.chunk % 2]
+        for line, number in zip(orders, numbers, strict=True):
+            line[:] = batches.order(self.entropy, chain.number, number, steps)
         return Segments(
             number=np.asarray(numbers, np.int32),  # type: ignore[arg-type]
-            order=np.stack(orders),  # type: ignore[arg-type]
+            order=orders,  # type: ignore[arg-type]
             phase=np.asarray([batches.phase(n, steps) for n in numbers], np.int32),  # type: ignore[arg-type]
         )
 
@@ -261,15 +314,6 @@ def _chunk_segments(loop: Loop, settings: Settings, total: int) -> int:
         return min(-(-total // dispatches), most)
     # Short runs: a power of two, so that runs of any length share compiled code.
     return min(2 ** (max(1, total // 4).bit_length() - 1), most)
-
-
-def _finite_draws(positions: list[npt.NDArray[Any]]) -> tuple[int, int | None]:
-    """Draws that are finite in every chain, and the chain that fails first."""
-    finite = np.stack([np.isfinite(chain).all(axis=1) for chain in positions])
-    if finite.all():
-        return finite.shape[1], None
-    counts = np.where(finite.all(axis=1), finite.shape[1], finite.argmin(axis=1))
-    return int(counts.min()), int(counts.argmin())
 
 
 def _diverged(chain: int, step: int) -> Status:
