@@ -19,7 +19,9 @@ def ours(problem: Problem, fit: Fit, settings: Settings) -> Record:
 
 def ours_plain(problem: Problem, fit: Fit, settings: Settings) -> Record:
     """Plain minibatch gradients."""
-    return _run(problem.post, fit, settings, control_variates=False, batch_size=problem.batch_size)
+    return _run(
+        problem.post, fit, settings, control_variates=False, batch_size=problem.plain_batch_size
+    )
 
 
 def _run(post: orn.Posterior, fit: Fit, settings: Settings, **plan_options: Any) -> Record:

@@ -19,17 +19,19 @@ class Problem:
     name: str
     title: str
     post: orn.Posterior
-    batch_size: int | None
-    """Rows per minibatch of plain gradients; None leaves them to the library."""
+    batch_size: int
+    """Rows per minibatch of the rivals that have them."""
     budget: float
     """Seconds a contestant may sample."""
+    plain_batch_size: int | None = None
+    """Rows per minibatch of our plain gradients; None leaves them to the library."""
 
 
 def wine() -> Problem:
     """Linear regression, 4,898 rows of 11 columns divided by their largest absolute value."""
     data = datasets.load("wine")
     post = orn.models.linear(data.X / np.abs(data.X).max(axis=0), data.y)
-    return Problem("wine", "wine, linear", post, batch_size=None, budget=30)
+    return Problem("wine", "wine, linear", post, batch_size=100, budget=30)
 
 
 def protein() -> Problem:
@@ -38,14 +40,14 @@ def protein() -> Problem:
     X = data.X / np.abs(data.X).max(axis=0)
     residual = data.y - X @ np.linalg.lstsq(X, data.y)[0]
     post = orn.models.linear(X, data.y, noise_scale=float(residual.std(ddof=X.shape[1])))
-    return Problem("protein", "protein, linear", post, batch_size=None, budget=30)
+    return Problem("protein", "protein, linear", post, batch_size=100, budget=30)
 
 
 def skin() -> Problem:
     """Logistic regression, 245,057 rows of 3 standardised columns."""
     data = datasets.load("skin")
     post = orn.models.logistic(_standardised(data.X.astype(float)), data.y)
-    return Problem("skin", "skin, logistic", post, batch_size=None, budget=30)
+    return Problem("skin", "skin, logistic", post, batch_size=10_000, budget=30)
 
 
 def covertype() -> Problem:
@@ -55,7 +57,7 @@ def covertype() -> Problem:
     X = data.X[rows].astype(np.float32)
     X[:, :_NUMERIC] = _standardised(X[:, :_NUMERIC])
     post = orn.models.softmax(X, data.y[rows].astype(np.int32) - 1)
-    return Problem("covertype", "covertype, softmax", post, batch_size=None, budget=60)
+    return Problem("covertype", "covertype, softmax", post, batch_size=1000, budget=60)
 
 
 def synthetic(model: str, num_data: int, dim: int, budget: float) -> Problem:
@@ -71,7 +73,8 @@ def synthetic(model: str, num_data: int, dim: int, budget: float) -> Problem:
         noise = rng.logistic(size=num_data).astype(np.float32)
         post = orn.models.logistic(X, (eta + noise > 0).astype(np.int8))
     title = f"{model}, N={num_data:,}, D={dim:,}"
-    return Problem(model, title, post, batch_size=max(1, num_data // 50), budget=budget)
+    size = max(1, num_data // 50)
+    return Problem(model, title, post, batch_size=size, budget=budget, plain_batch_size=size)
 
 
 def _standardised(X: npt.NDArray[np.floating]) -> npt.NDArray[np.floating]:
