@@ -8,7 +8,7 @@ import scipy.stats
 
 import ornstein as orn
 from ornstein.model import per_example
-from ornstein.models.families import softplus
+from ornstein.models import log_sum_exp, softplus
 from tables import as_generic, features, zoo
 
 MODELS = ["linear", "logistic", "softmax", "poisson"]
@@ -68,6 +68,20 @@ def test_likelihoods_are_normalised_densities() -> None:
     assert np.isclose(total, 1.0)
     prior = orn.models.linear(X, [0.5, 1.0], prior_precision=4.0).log_prior({"coef": coef})
     assert np.isclose(prior, scipy.stats.norm.logpdf(coef, 0, 0.5).sum())
+
+
+def test_log_sum_exp_is_stable_with_the_softmax_as_slope() -> None:
+    x = jnp.asarray(np.random.default_rng(0).normal(size=(6, 4)) * np.array([1, 5, 50, 500]))
+    np.testing.assert_allclose(log_sum_exp(x), jax.nn.logsumexp(x, axis=-1))
+    for derivative in (jax.grad, jax.hessian):
+        np.testing.assert_allclose(
+            jax.vmap(derivative(log_sum_exp))(x),
+            jax.vmap(derivative(jax.nn.logsumexp))(x),
+            atol=1e-12,
+        )
+    far = jnp.asarray([1e30, -1e30, 1e30])
+    assert np.isfinite(log_sum_exp(far))
+    np.testing.assert_allclose(jax.grad(log_sum_exp)(far), [0.5, 0.0, 0.5])
 
 
 def test_softplus_is_stable_with_the_sigmoid_as_slope() -> None:

@@ -33,6 +33,7 @@ Rows: TypeAlias = npt.NDArray[np.int64]
 _DIRECTIONS = 32  # of points around the anchor, for models without closed forms
 _WORK = 2e10  # multiplications spent on looking at the rows; beyond, they are sampled
 _STEP_ROWS = 200  # rows that take as long as a step's fixed cost, on a processor
+_PLAIN_STEP_ROWS = 8  # the same, where reading orders must be redrawn oftener for larger batches
 _KURTOSIS = 0.3  # what the rows' leverages may leave in the draws
 _WEIGHTED = 1.5  # how much smaller a batch must be to be worth drawing by leverage
 _KICK = 2.0  # how far the strongest row may throw the chain, in its distance from the anchor
@@ -173,23 +174,33 @@ def _anchor(
 def batch_size(known: Geometry, anchored: Anchor) -> tuple[int, int]:
     """Rows for the quickest draws, and the fewest that the strongest row leaves safe.
 
-    A row of leverage h moves the chain by about ``N h / S``
-    of its distance from the anchor; such kicks leave an excess kurtosis of at most 3 times their
-    fourth moment, over ``S^3``, in the draws.
+    A row of leverage h moves the chain by about ``N h / S`` of its distance from the anchor; such
+    kicks leave an excess kurtosis of at most 3 times their fourth moment, over ``S^3``, in the
+    draws.
     """
     safe = max(anchored.strongest / _KICK, (3 * anchored.fourth / _KURTOSIS) ** (1 / 3))
-    return quick_batch_size(known, anchored.noise_cov, math.ceil(safe)), math.ceil(safe)
+    quick = _quickest(known, anchored.noise_cov, _STEP_ROWS)
+    return _rounded(max(quick, safe), known.num_data), math.ceil(safe)
 
 
-def quick_batch_size(known: Geometry, noise_cov: Vector, least: int = 1) -> int:
-    """Rows for the quickest draws: a step costs as much as ``S + 200`` rows.
+def plain_batch_size(known: Geometry) -> int:
+    """Rows for the quickest draws of plain gradients."""
+    return _rounded(_quickest(known, known.noise_cov, _PLAIN_STEP_ROWS), known.num_data)
 
-    It mixes in ``1 + n / 2S`` steps, n the largest eigenvalue of ``N C`` relative to A.
+
+def _quickest(known: Geometry, noise_cov: Vector, step_rows: float) -> float:
+    """The batch that makes ``(S + step_rows) (1 + n / 2S)`` least.
+
+    A step costs so many rows besides its own and mixes in ``1 + n / 2S`` steps, n the largest
+    eigenvalue of ``N C`` relative to A.
     """
-    N = known.num_data
-    largest = theory.relative_eigenvalues(known.hessian, N * noise_cov)[-1]
-    quick = math.sqrt(_STEP_ROWS * max(0.0, float(np.nan_to_num(largest))) / 2)
-    return min(16 * math.ceil(max(quick, least, 1) / 16), max(1, N // 4))
+    largest = theory.relative_eigenvalues(known.hessian, known.num_data * noise_cov)[-1]
+    return math.sqrt(step_rows * max(0.0, float(np.nan_to_num(largest))) / 2)
+
+
+def _rounded(rows: float, num_data: int) -> int:
+    """A multiple of 16, at most a quarter of the rows."""
+    return min(16 * math.ceil(max(rows, 1) / 16), max(1, num_data // 4))
 
 
 def _points(center: Vector, cov: Vector, key: Key) -> Vector:

@@ -13,7 +13,7 @@ from ornstein import _check, advice, methods, theory
 from ornstein._check import InputError, UnstablePlanError
 from ornstein._tree import Layout
 from ornstein._types import Key, PyTree, Vector
-from ornstein.anchor import Anchor, anchor, quick_batch_size
+from ornstein.anchor import Anchor, anchor, plain_batch_size
 from ornstein.anchor import batch_size as anchored_batch_size
 from ornstein.data import SCHEMES, Batches
 from ornstein.geometry import Geometry, geometry
@@ -364,7 +364,7 @@ def _default_batch_size(method: Method, known: Geometry, anchored: Anchor | None
     if anchored is not None:
         return anchored_batch_size(known, anchored)[0]
     if method.any_step and known.structure == "dense":
-        return quick_batch_size(known, known.noise_cov)
+        return plain_batch_size(known)
     return max(1, min(100, known.num_data // 4))
 
 

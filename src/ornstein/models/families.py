@@ -92,6 +92,19 @@ def _softplus_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array,
     return softplus(x), jax.nn.sigmoid(x) * dx
 
 
+@jax.custom_jvp
+def log_sum_exp(x: Array) -> Array:
+    """``log sum exp(x)`` over the last axis, stable, its derivative the softmax."""
+    top = x.max(axis=-1, keepdims=True)
+    return jnp.log(jnp.exp(x - top).sum(axis=-1)) + top[..., 0]
+
+
+@log_sum_exp.defjvp
+def _log_sum_exp_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
+    (x,), (dx,) = primals, tangents
+    return log_sum_exp(x), (jax.nn.softmax(x, axis=-1) * dx).sum(axis=-1)
+
+
 @dataclass(frozen=True)
 class Bernoulli:
     """``y = 1`` with probability ``sigmoid(eta)``, else 0."""
@@ -142,7 +155,7 @@ class Categorical:
     def loss(self, eta: Array, y: Array, hyper: PyTree) -> Array:
         """``logsumexp(eta) - eta_y``."""
         del hyper
-        return jax.nn.logsumexp(eta, axis=-1) - (self._one_hot(y, eta) * eta).sum(axis=-1)
+        return log_sum_exp(eta) - (self._one_hot(y, eta) * eta).sum(axis=-1)
 
     def residual(self, eta: Array, y: Array, hyper: PyTree) -> Array:
         """``p - onehot(y)``."""
