@@ -13,7 +13,7 @@ def machine() -> dict[str, object]:
         "cpu": _cpu_model(),
         "cores": os.cpu_count(),
         "memory_gb": _memory_gb(),
-        "os": f"{platform.system()} {platform.release()}",
+        "os": platform.system(),
         "python": platform.python_version(),
         "versions": {name: _version(name) for name in PACKAGES},
         "xla_flags": os.environ.get("XLA_FLAGS", ""),
