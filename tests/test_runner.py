@@ -133,6 +133,28 @@ def test_a_diverging_chain_stops_the_run_and_keeps_what_was_good() -> None:
     assert np.array_equal(again.flat, result.flat)
 
 
+@pytest.mark.parametrize("chunk", [1, 5, None])
+def test_a_chain_that_falls_while_warming_up_is_found_there(chunk: int | None) -> None:
+    """No draw is kept, and chain and step are those of the fall, not of the next chunk."""
+
+    def wall(params: jnp.ndarray, row: jnp.ndarray) -> jnp.ndarray:
+        return -0.5 * (row - params) ** 2 * jnp.where(params < 0.19, 1.0, jnp.nan)
+
+    y = np.random.default_rng(0).normal(size=400)
+    post = orn.Posterior(wall, lambda params: -0.5 * params**2, y - y.mean(), init=np.array(0.0))
+    plan = orn.plan(post, batch_size=40, control_variates=False)
+    with pytest.warns(orn.DivergenceWarning):
+        kept = orn.sample(post, plan, key=1, draws=40_000, thin=2, warmup=0, dispersion=1.0)
+    with pytest.warns(orn.DivergenceWarning):
+        warm = orn.sample(
+            post, plan, key=1, draws=200, thin=2, warmup=79_600, dispersion=1.0, chunk=chunk
+        )
+    assert kept.status.step is not None
+    assert kept.status.step < 70_000
+    assert warm.flat.shape == (4, 0, 1)
+    assert (warm.status.chain, warm.status.step) == (kept.status.chain, kept.status.step)
+
+
 def _warm_steps(result: orn.Result) -> int:
     return -(-result.plan.warmup // 2) * 2
 

@@ -88,7 +88,8 @@ class _Chain:
     kept: list[npt.NDArray[Any]]
     ahead: Segments | None = None
     orders: tuple[Order, Order] | None = None
-    fell: bool = False
+    fell: int | None = None
+    """Segment at the beginning of the chunk in which it became non-finite."""
 
 
 def run(
@@ -178,7 +179,7 @@ class _Crew:
                 steps = self.loop.segment_steps
                 so_far = first + done * self.chunk // len(chains)
                 report(min(so_far, total) * steps, total * steps)
-                if chain.fell:
+                if chain.fell is not None:
                     end = min(end, at + self.chunk)
                 elif at + self.chunk < end:
                     submit(chain, at + self.chunk)
@@ -186,18 +187,17 @@ class _Crew:
 
     def _ending(self, chains: list[_Chain], end: int) -> Status:
         """Cut every chain at the first draw that is not finite in one of them."""
-        if not any(chain.fell for chain in chains):
-            return Status(True, "ok")
         last = end - self.chunk
+        fallen = [chain for chain in chains if chain.fell == last]
+        if not fallen:
+            return Status(True, "ok")
         for chain in chains:
-            extra = len(chain.kept) - (end // self.chunk)
-            del chain.kept[len(chain.kept) - max(0, extra) :]
-        finite = [np.isfinite(chain.kept[-1]).all(axis=1) for chain in chains]
-        good = [int(fine.argmin()) if not fine.all() else len(fine) for fine in finite]
+            del chain.kept[end // self.chunk :]
+        good = min(_finite_draws(chain.kept[-1]) for chain in fallen)
         for chain in chains:
-            chain.kept[-1] = chain.kept[-1][: min(good)]
-        worst = chains[int(np.argmin(good))]
-        return _diverged(worst.number, last * self.loop.segment_steps + self._bad_step(worst, last))
+            chain.kept[-1] = chain.kept[-1][:good]
+        step, chain = min((self._bad_step(chain), chain.number) for chain in fallen)
+        return _diverged(chain, last * self.loop.segment_steps + step)
 
     def _move(self, chain: _Chain, first: int, last: bool) -> npt.NDArray[Any]:
         """Advance a chain by a chunk, unless it falls; its draws in whitened coordinates."""
@@ -208,12 +208,12 @@ class _Crew:
             )
         # While the device runs.
         chain.ahead = None if last else self._segments(chain, first + self.chunk)
-        kept = np.asarray(positions).reshape(-1, self.loop.dim)
-        kept = kept[max(0, self.warm - first * self.loop.segment_draws) :]
-        chain.fell = not np.isfinite(kept).all()
-        if not chain.fell:
+        made = np.asarray(positions).reshape(-1, self.loop.dim)
+        if np.isfinite(made).all():
             chain.state = state
-        return kept
+        else:
+            chain.fell = first
+        return made[max(0, self.warm - first * self.loop.segment_draws) :]
 
     def _segments(self, chain: _Chain, first: int) -> Segments:
         numbers, steps = range(first, first + self.chunk), self.loop.segment_steps
@@ -230,9 +230,9 @@ class _Crew:
             phase=np.asarray([batches.phase(n, steps) for n in numbers], np.int32),  # type: ignore[arg-type]
         )
 
-    def _bad_step(self, chain: _Chain, first: int) -> int:
-        """First non-finite step of a chunk, found by running it once more, watched."""
-        segments = self._segments(chain, first)
+    def _bad_step(self, chain: _Chain) -> int:
+        """First non-finite step of a chain's last chunk, found by running it again, watched."""
+        segments = self._segments(chain, chain.fell or 0)
         with jax.enable_x64(self.settings.dtype == "float64"):
             _, finite = advance(self.loop, True, self.problem, chain.key, chain.state, segments)
         return int(np.argmin(np.asarray(finite).ravel()))
@@ -314,6 +314,12 @@ def _chunk_segments(loop: Loop, settings: Settings, total: int) -> int:
         return min(-(-total // dispatches), most)
     # Short runs: a power of two, so that runs of any length share compiled code.
     return min(2 ** (max(1, total // 4).bit_length() - 1), most)
+
+
+def _finite_draws(draws: npt.NDArray[Any]) -> int:
+    """How many draws come before the first that is not finite."""
+    finite = np.isfinite(draws).all(axis=1)
+    return len(finite) if finite.all() else int(finite.argmin())
 
 
 def _diverged(chain: int, step: int) -> Status:
