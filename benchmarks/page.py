@@ -317,16 +317,17 @@ def _growth(found: Section) -> str:
 Synthetic regressions on a Gaussian design with mild correlation. With control variates the library
 chooses its batch; plain batches are a fiftieth of the rows; NUTS is given the posterior covariance
 as its metric, its best case. Cost by the bulk ESS of the worst parameter, sampling alone; setup is
-the plan (or the Laplace fit and the warm-up)."""
+the plan (or the Laplace fit and the warm-up). A pass is one dot product with every row: where it
+grows faster than the rows, they no longer fit a cache, and so do all that read them."""
     ]
     for sweep, size in (("rows", "rows"), ("columns", "parameters")):
         titles = found["contestants"]
-        head = ["", size]
+        head = ["", size, "a pass, ms"]
         for title in titles.values():
             head += [f"{title}: ms/ESS", "rows/ESS", "setup, s"]
         rows = []
         for entry in found[sweep]:
-            row = [entry["model"], f"{entry[size]:,}"]
+            row = [entry["model"], f"{entry[size]:,}", _number(1e3 * entry["pass_seconds"])]
             for name in titles:
                 record = entry["records"][name]
                 cost = record.get("seconds_per_ess")

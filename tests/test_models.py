@@ -7,7 +7,7 @@ import pytest
 import scipy.stats
 
 import ornstein as orn
-from ornstein.model import per_example
+from ornstein.model import Minibatch, per_example
 from ornstein.models import log_sum_exp, softplus
 from tables import as_generic, features, zoo
 
@@ -141,7 +141,7 @@ def test_X8_X9_local_gradients(name: str, closed: bool, anchored: bool) -> None:
         at_center = model.gradient_sum(here, rows, hyper) / 50
         expected = expected - at_center + (slope - model.prior_gradient(here, hyper)) / N
     np.testing.assert_allclose(
-        local.model.minibatch_gradient(z, batch, local.hyper, 50, N),
+        local.model.minibatch_gradient(z, Minibatch(batch, None, 50, N), local.hyper),
         factor.rmatvec(np.asarray(expected)),
         rtol=1e-8,
         atol=1e-12,

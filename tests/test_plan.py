@@ -129,7 +129,7 @@ def test_X7_an_epoch_loader_is_planned_for_and_warned_of() -> None:
 
 
 def test_large_problems_fall_back_to_diagonals(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules["ornstein.plan"], "MAX_DENSE", 2)
+    monkeypatch.setattr(sys.modules["ornstein.planning"], "MAX_DENSE", 2)
     post = regression()
     made = orn.plan(post, batch_size=40)
     assert made.structure == "diagonal"

@@ -24,7 +24,8 @@ from ornstein.diagnosis import Check, Diagnosis
 from ornstein.geometry import Geometry, geometry
 from ornstein.measure import MeasuredKL
 from ornstein.methods import METHODS, Method
-from ornstein.plan import Plan, plan
+from ornstein.plan import Plan
+from ornstein.planning import plan
 from ornstein.posterior import Posterior
 from ornstein.result import Result
 

@@ -11,7 +11,7 @@ from ornstein._tree import fingerprint
 from ornstein._types import Key, Vector
 from ornstein.measure import as_matrix, measured_kl, min_ess
 from ornstein.plan import Plan
-from ornstein.plan import plan as make_plan
+from ornstein.planning import plan as make_plan
 from ornstein.posterior import Posterior
 from ornstein.progress import bar
 from ornstein.result import Result

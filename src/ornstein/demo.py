@@ -11,7 +11,7 @@ from ornstein import models, plots
 from ornstein._types import Vector
 from ornstein.api import sample
 from ornstein.diagnosis import Diagnosis
-from ornstein.plan import plan
+from ornstein.planning import plan
 from ornstein.posterior import Posterior
 from ornstein.result import Result
 

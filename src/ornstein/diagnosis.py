@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,18 +10,16 @@ import numpy as np
 import scipy.stats
 
 from ornstein import theory
-from ornstein._tree import cast, num_rows, sum_over_blocks
+from ornstein._tree import cast, sum_over_blocks
 from ornstein._types import Array, PyTree, Vector
-from ornstein.data import weights_of
 from ornstein.geometry import block_rows
 from ornstein.measure import as_matrix, measured_kl
 from ornstein.model import Model
+from ornstein.noise import Noise, cumulants, look_at_noise, spaced
 from ornstein.plan import Plan
 from ornstein.posterior import Posterior
 
 _DRAWS = 32  # draws at which the loss is looked at again
-_NOISE_DRAWS = 512  # draws at which the noise is looked at again, at most
-_WORK = 2e10  # multiplications spent on that; beyond, fewer rows and draws are looked at
 
 
 @dataclass(frozen=True)
@@ -78,12 +75,12 @@ def diagnose(post: Posterior, plan: Plan, draws: Vector) -> Diagnosis:
     """Check A1-A4, the model, stationarity and the prediction of draws (chains, draws, D)."""
     flat = draws.reshape(-1, plan.dim)
     with jax.enable_x64(True):
-        noise = _look_at_noise(post, plan, flat)
+        noise = look_at_noise(post, plan, flat)
         checks = [
             _gaussian_noise(post, plan, flat),
             _constant_noise(plan, noise),
             _discretisation(plan),
-            _quadratic_loss(post, plan, _spaced(flat, _DRAWS)),
+            _quadratic_loss(post, plan, spaced(flat, _DRAWS)),
             _specification(plan),
             _stationarity(draws),
             _covariance(plan, draws),
@@ -91,23 +88,6 @@ def diagnose(post: Posterior, plan: Plan, draws: Vector) -> Diagnosis:
         if plan.control_variates:
             checks.insert(2, _anchor(plan, noise))
     return Diagnosis(tuple(checks))
-
-
-def _spaced(draws: Vector, count: int) -> Vector:
-    """Some draws, evenly spaced."""
-    return draws[np.linspace(0, len(draws) - 1, min(count, len(draws))).astype(int)]
-
-
-def _some_rows(post: Posterior, plan: Plan, count: int) -> PyTree:
-    """Rows in double precision with their weights; random ones where they exceed the count."""
-    index = np.arange(post.num_data)
-    if post.num_data > count:
-        index = np.sort(np.random.default_rng(0).permutation(post.num_data)[:count])
-    rows = jax.tree.map(lambda leaf: leaf[index], post.data)
-    weights = np.ones(len(index))
-    if plan.anchor is not None and plan.anchor.multiplicity is not None:
-        weights = weights_of(plan.anchor.multiplicity)[index]
-    return cast({"rows": rows, "weights": weights}, np.float64)
 
 
 def _dense_problem(plan: Plan) -> tuple[Vector, Vector, Vector, Vector | None]:
@@ -125,8 +105,8 @@ def _gaussian_noise(post: Posterior, plan: Plan, draws: Vector) -> Check:
     """
     K, A, C_S, Q = _dense_problem(plan)
     rates, basis = theory.modes(K, A)
-    at = _spaced(draws, 8) if plan.control_variates else plan.center[None]
-    variance, fourth = _cumulants(post, plan, at, basis)
+    at = spaced(draws, 8) if plan.control_variates else plan.center[None]
+    variance, fourth = cumulants(post, plan, at, basis)
     share = theory.noise_shares(theory.Modes(rates, basis), C_S, Q)
     with np.errstate(invalid="ignore", divide="ignore"):
         row = np.where(variance > 1e-14 * variance.max(), fourth / variance**2, 0.0)
@@ -143,74 +123,7 @@ def _gaussian_noise(post: Posterior, plan: Plan, draws: Vector) -> Check:
     )
 
 
-def _cumulants(post: Posterior, plan: Plan, thetas: Vector, basis: Vector) -> tuple[Vector, Vector]:
-    """Variance and fourth cumulant of the rows' gradients along the columns of ``basis``.
-
-    Averaged over ``thetas``; of anchored gradients where the plan has control variates.
-    """
-    rows = _some_rows(post, plan, int(5 * _WORK / (len(thetas) * plan.dim**2)))
-    anchor = plan.center if plan.control_variates else None
-
-    def about(theta: Vector, shift: Vector) -> Vector:
-        def block(rows: PyTree, present: Vector) -> Array:
-            along = jnp.asarray(theta), jnp.asarray(basis), jnp.asarray(shift)
-            return _power_sums(post.model, anchor, *along, rows, post.hyper, present)
-
-        return sum_over_blocks(rows, block_rows(post), block) / num_rows(rows)
-
-    moments = [about(theta, about(theta, np.zeros(plan.dim))[0]) for theta in thetas]
-    variance = np.mean([m[1] for m in moments], axis=0)
-    return variance, np.mean([m[3] - 3 * m[1] ** 2 for m in moments], axis=0)
-
-
-@partial(jax.jit, static_argnums=(0,))
-def _power_sums(
-    model: Model,
-    anchor: Array | None,
-    theta: Array,
-    basis: Array,
-    shift: Array,
-    rows: PyTree,
-    hyper: PyTree,
-    present: Array,
-) -> Array:
-    weights = rows["weights"]  # of rows drawn with probability 1 / (N weight)
-    gradients = _gradients(model, anchor, theta, rows["rows"], hyper)
-    along = weights[:, None] * (gradients @ basis) - shift[None]
-    return jnp.stack([(present / weights) @ along**power for power in (1, 2, 3, 4)])
-
-
-def _gradients(
-    model: Model, anchor: Array | None, theta: Array, rows: PyTree, hyper: PyTree
-) -> Array:
-    """The rows' gradients, less those at an anchor."""
-    gradients = model.gradients(theta, rows, hyper)
-    return gradients if anchor is None else gradients - model.gradients(anchor, rows, hyper)
-
-
-class _Noise(NamedTuple):
-    """Covariances of the rows' gradients over the same rows: as planned for, and as drawn.
-
-    ``planned`` is at the optimum, or the plan's own for control variates; ``plain`` is that of
-    plain gradients over the draws.
-    """
-
-    planned: Vector
-    drawn: Vector
-    plain: Vector
-
-
-def _look_at_noise(post: Posterior, plan: Plan, draws: Vector) -> _Noise:
-    budget = int(_WORK / plan.dim**2)
-    rows = _some_rows(post, plan, max(1000, min(20_000, budget // _DRAWS)))
-    thetas = _spaced(draws, max(_DRAWS, min(_NOISE_DRAWS, budget // num_rows(rows))))
-    plain = _noise_cov(post, rows, thetas, None)
-    if not plan.control_variates:
-        return _Noise(_noise_cov(post, rows, plan.center[None], None), plain, plain)
-    return _Noise(plan.noise_cov, _noise_cov(post, rows, thetas, plan.center), plain)
-
-
-def _constant_noise(plan: Plan, noise: _Noise) -> Check:
+def _constant_noise(plan: Plan, noise: Noise) -> Check:
     """A2: change of the predicted variances when the noise is averaged over the draws."""
     K, A, C_S, Q = _dense_problem(plan)
     changed = C_S + (noise.drawn - noise.planned) * plan.batches.noise_factor
@@ -232,7 +145,7 @@ def _constant_noise(plan: Plan, noise: _Noise) -> Check:
     )
 
 
-def _anchor(plan: Plan, noise: _Noise) -> Check:
+def _anchor(plan: Plan, noise: Noise) -> Check:
     """X9: what the control variates leave of the noise where the draws are."""
     gain = plan.gain.dense(plan.dim)
     left, plain = (float(np.trace(gain @ cov)) for cov in (noise.drawn, noise.plain))
@@ -254,38 +167,6 @@ def _variance_ratios(old: Vector, new: Vector) -> Vector:
     kept = values > 1e-12 * values[-1]
     root = (scale[:, None] * vectors)[:, kept] / np.sqrt(values[kept])
     return np.linalg.eigvalsh(root.T @ new @ root)
-
-
-def _noise_cov(post: Posterior, rows: PyTree, thetas: Vector, anchor: Vector | None) -> Vector:
-    """Covariance of the rows' gradients, anchored or plain, averaged over several parameters."""
-
-    def block(rows: PyTree, present: Vector) -> PyTree:
-        return _gradient_sums(post.model, anchor, jnp.asarray(thetas), rows, post.hyper, present)
-
-    total, outer = sum_over_blocks(rows, max(64, block_rows(post) // 4), block)
-    means = total / num_rows(rows)
-    return outer / (num_rows(rows) * len(thetas)) - means.T @ means / len(thetas)
-
-
-@partial(jax.jit, static_argnums=(0,))
-def _gradient_sums(
-    model: Model,
-    anchor: Array | None,
-    thetas: Array,
-    rows: PyTree,
-    hyper: PyTree,
-    present: Array,
-) -> tuple[Array, Array]:
-    """Per parameter: sum of gradients; over all parameters: weighted sum of outer products."""
-    weights = present if anchor is None else present * rows["weights"]
-
-    def one(outer: Array, theta: Array) -> tuple[Array, Array]:
-        gradients = _gradients(model, anchor, theta, rows["rows"], hyper)
-        return outer + (gradients * weights[:, None]).T @ gradients, present @ gradients
-
-    dim = thetas.shape[1]
-    outer, totals = jax.lax.scan(one, jnp.zeros((dim, dim), thetas.dtype), thetas)
-    return totals, outer
 
 
 def _discretisation(plan: Plan) -> Check:

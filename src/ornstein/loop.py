@@ -17,7 +17,7 @@ from ornstein._types import Array, PyTree
 from ornstein.data import Reader
 from ornstein.kernels import Kernel, first_order, momentum
 from ornstein.kernels.contract import State
-from ornstein.model import LocalModel
+from ornstein.model import LocalModel, Minibatch
 from ornstein.operators import Diagonal, Operator
 
 _BULK = 2**15  # random numbers made at once
@@ -78,9 +78,9 @@ def build_kernel(loop: Loop, problem: Problem) -> Kernel:
     """The kernel in whitened coordinates, where every gain is the identity (X8)."""
 
     def gradient(z: Array, batch: tuple[PyTree, Array | None]) -> Array:
-        S, N = loop.reader.batches.batch_size, loop.reader.batches.num_data
-        rows, weights = batch
-        return loop.model.minibatch_gradient(z, rows, problem.hyper, S, N, weights)
+        batches = loop.reader.batches
+        some = Minibatch(*batch, batches.batch_size, batches.num_data)
+        return loop.model.minibatch_gradient(z, some, problem.hyper)
 
     unit = Diagonal(jnp.ones((), loop.dtype))
     if loop.has_momentum:

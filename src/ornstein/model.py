@@ -31,6 +31,19 @@ def per_example(row_sum: T, num_rows: int, prior_term: T, num_data: int) -> T:
     return row_sum / num_rows + prior_term / num_data
 
 
+class Minibatch(NamedTuple):
+    """Rows, their weights where they are not drawn alike, how many they are and of how many."""
+
+    rows: PyTree
+    weights: Array | None
+    size: int
+    num_data: int
+
+    def per_example(self, row_sum: Array, prior_term: Array) -> Array:
+        """Mean over the batch, scaled by :func:`per_example`."""
+        return per_example(row_sum, self.size, prior_term, self.num_data)
+
+
 class LocalProblem(NamedTuple):
     """A model in the coordinates z of ``theta = center + W z``.
 
@@ -51,15 +64,7 @@ class LocalModel(ABC):
     """Whether batches come feature-major, rows along the last axis."""
 
     @abstractmethod
-    def minibatch_gradient(
-        self,
-        z: Array,
-        rows: PyTree,
-        hyper: PyTree,
-        batch_size: int,
-        num_data: int,
-        weights: Array | None = None,
-    ) -> Array:
+    def minibatch_gradient(self, z: Array, batch: Minibatch, hyper: PyTree) -> Array:
         """``ghat_S``, the (weighted) mean gradient of ``l_n`` over a minibatch, by z."""
 
 
@@ -212,23 +217,16 @@ class InBasis(LocalModel):
 
     model: Model
 
-    def minibatch_gradient(
-        self,
-        z: Array,
-        rows: PyTree,
-        hyper: PyTree,
-        batch_size: int,
-        num_data: int,
-        weights: Array | None = None,
-    ) -> Array:
+    def minibatch_gradient(self, z: Array, batch: Minibatch, hyper: PyTree) -> Array:
         """Chain rule: ``W'`` times the gradient by theta."""
         theta, fixed = hyper["center"] + hyper["factor"].matvec(z), hyper["model"]
+        rows, weights = batch.rows, batch.weights
         rows_sum = self.model.gradient_sum(theta, rows, fixed, weights)
         prior = self.model.prior_gradient(theta, fixed)
         if "shift" in hyper:
             rows_sum = rows_sum - self.model.gradient_sum(hyper["center"], rows, fixed, weights)
             prior = prior + hyper["shift"]
-        return hyper["factor"].rmatvec(per_example(rows_sum, batch_size, prior, num_data))
+        return hyper["factor"].rmatvec(batch.per_example(rows_sum, prior))
 
 
 @dataclass(frozen=True)

@@ -196,8 +196,8 @@ class _Crew:
         good = min(_finite_draws(chain.kept[-1]) for chain in fallen)
         for chain in chains:
             chain.kept[-1] = chain.kept[-1][:good]
-        step, chain = min((self._bad_step(chain), chain.number) for chain in fallen)
-        return _diverged(chain, last * self.loop.segment_steps + step)
+        step, number = min((self._bad_step(chain), chain.number) for chain in fallen)
+        return _diverged(number, last * self.loop.segment_steps + step)
 
     def _move(self, chain: _Chain, first: int, last: bool) -> npt.NDArray[Any]:
         """Advance a chain by a chunk, unless it falls; its draws in whitened coordinates."""

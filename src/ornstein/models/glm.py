@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from ornstein._tree import Layout, cast
 from ornstein._types import Array, PyTree, Vector
-from ornstein.model import LocalModel, LocalProblem, Model, Spread, per_example
+from ornstein.model import LocalModel, LocalProblem, Minibatch, Model, Spread
 from ornstein.models.families import Family, Gaussian
 from ornstein.operators import Dense, Operator
 
@@ -276,20 +276,13 @@ class FoldedGlm(LocalModel):
     family: Family
     rows_last = True
 
-    def minibatch_gradient(
-        self,
-        z: Array,
-        rows: PyTree,
-        hyper: PyTree,
-        batch_size: int,
-        num_data: int,
-        weights: Array | None = None,
-    ) -> Array:
+    def minibatch_gradient(self, z: Array, batch: Minibatch, hyper: PyTree) -> Array:
         """Two matrix-vector products, and a prior that is diagonal by z."""
+        rows = batch.rows
         residual = self.family.folded_residual(z @ rows["x"], rows, hyper["family"])
-        residual = residual if weights is None else residual * weights
+        residual = residual if batch.weights is None else residual * batch.weights
         prior = hyper["precision"] * z + hyper["at_center"]
-        return per_example(rows["x"] @ residual, batch_size, prior, num_data)
+        return batch.per_example(rows["x"] @ residual, prior)
 
 
 @dataclass(frozen=True)
@@ -298,21 +291,13 @@ class CentredGlm(LocalModel):
 
     glm: Glm
 
-    def minibatch_gradient(
-        self,
-        z: Array,
-        rows: PyTree,
-        hyper: PyTree,
-        batch_size: int,
-        num_data: int,
-        weights: Array | None = None,
-    ) -> Array:
+    def minibatch_gradient(self, z: Array, batch: Minibatch, hyper: PyTree) -> Array:
         """Two matrix products, and the chain rule by ``W``."""
-        step = hyper["factor"].matvec(z)
+        rows, step = batch.rows, hyper["factor"].matvec(z)
         residual = self.glm.family.folded_residual(
             self.glm.along(step, rows["x"]), rows, hyper["family"]
         )
-        residual = residual if weights is None else residual * weights[None]
+        residual = residual if batch.weights is None else residual * batch.weights[None]
         rows_sum = self.glm.back(residual, rows["x"])
         prior = hyper["precision"] * step + hyper["at_center"]
-        return hyper["factor"].rmatvec(per_example(rows_sum, batch_size, prior, num_data))
+        return hyper["factor"].rmatvec(batch.per_example(rows_sum, prior))
