@@ -47,8 +47,8 @@ bench: $(STAMP) ## measure speed against other libraries, and write docs/benchma
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e ".[bench]"
 	@$(BIN)/python -m benchmarks $(BENCH)
 
-reproduce: $(STAMP) ## recompute the core figures of the paper
-	@$(BIN)/ornstein reproduce core
+reproduce: $(STAMP) ## recompute the paper's Table 1 and Figures 1 and 2
+	@$(BIN)/ornstein reproduce all
 
 clean: ## remove caches and build output (.venv stays)
 	@rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -1,20 +1,42 @@
 """The contract every row of the registry keeps."""
 
+import warnings
+from typing import Any
+
 import jax
 import numpy as np
 import pytest
 
 import ornstein as orn
 from montecarlo import assert_covariance, rejects_covariance
-from ornstein.kernels import Info, Kernel, first_order, momentum
+from ornstein.kernels import Info, Kernel, averaged, decreasing, first_order, fisher, momentum
 from ornstein.kernels.contract import State
+from ornstein.kernels.fisher import Fisher
 from ornstein.loop import advance
 from ornstein.operators import as_operator
-from tables import as_generic, regression
+from tables import as_generic, regression, zoo
 
-ROWS = [
-    (name, structure) for name, method in orn.METHODS.items() for structure in method.structures
+CHAINS = {name: method for name, method in orn.METHODS.items() if method.engine == "chain"}
+ROWS = [(name, structure) for name, method in CHAINS.items() for structure in method.structures]
+EACH = [(name, method.structures[0]) for name, method in CHAINS.items()]
+FURTHER: list[tuple[str, str, dict[str, Any]]] = [
+    ("sgfs", "dense", {"estimate": "running"}),
+    ("sgfs", "diagonal", {"estimate": "running"}),
+    ("sgfs", "scalar", {"estimate": "running"}),
+    ("sgfs", "diagonal", {"h_max": 0.1}),
+    ("sgfs", "dense", {"extra_noise": 0.0}),
+    ("sgfs", "scalar", {"extra_noise": [0.01, 0.02, 0.03], "step_size": 0.5}),
+    ("sgld", "dense", {"decay": 0.4}),
+    ("sgld", "scalar", {"decay": 0.3, "decay_steps": 500.0}),
+    ("sghmc", "diagonal", {"corrected": False}),
+    ("sghmc", "dense", {"momentum": 0.2, "step_size": 0.005}),
+    ("averaged", "dense", {"window": 7, "step_size": 0.3}),
+    ("sgld", "dense", {"control_variates": True}),
+    ("sgfs", "dense", {"control_variates": True}),
+    ("sgfs", "dense", {"control_variates": True, "estimate": "running"}),
+    ("sghmc", "scalar", {"control_variates": True}),
 ]
+"""Options whose chain differs from the default's."""
 SCHEMES = ["independent", "windows", "epochs"]
 
 
@@ -23,16 +45,100 @@ def known_noise(post: orn.Posterior, plan: orn.Plan) -> None:
     assert post.num_data > 100 * plan.dim
 
 
+def mild_or_dense(structure: str) -> orn.Posterior:
+    """Columns that a gain of less structure, too, mixes in some hundred steps."""
+    if structure == "dense":
+        return regression(rows=4000)
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(4000, 3)) * np.array([1.0, 1.2, 0.8]) + 0.3 * rng.normal(size=(4000, 1))
+    return orn.models.linear(X, X @ np.array([0.5, -1.0, 0.2]) + rng.normal(size=4000))
+
+
 @pytest.mark.parametrize(("method", "structure"), ROWS)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_T2_chains_have_the_predicted_covariance(method: str, structure: str, dtype: str) -> None:
-    post = regression(rows=4000)
+    post = mild_or_dense(structure)
     plan = orn.plan(post, method, structure, batch_size=200)
     known_noise(post, plan)
     result = orn.sample(post, plan, key=11, draws=3000, dtype=dtype)
     assert result.status.ok
     assert_covariance(result.flat, plan.center, plan.predicted_cov)
     assert rejects_covariance(result.flat, plan.center, 1.3 * plan.predicted_cov)
+
+
+@pytest.mark.parametrize(("method", "structure", "options"), FURTHER)
+def test_T2_options_have_the_predicted_covariance(
+    method: str, structure: str, options: dict[str, Any]
+) -> None:
+    post = mild_or_dense(structure)
+    plan = orn.plan(post, method, structure, batch_size=200, **options)
+    result = orn.sample(post, plan, key=11, draws=3000, dispersion=1.0)
+    predicted = result.plan.predicted_cov
+    assert_covariance(result.flat, plan.center, predicted)
+    assert rejects_covariance(result.flat, plan.center, 1.3 * predicted)
+
+
+@pytest.mark.parametrize("name", ["logistic", "softmax", "generic"])
+def test_R5_a_running_estimate_sees_the_same_noise_whatever_the_model(name: str) -> None:
+    """Rows' gradients of every local model: the estimate leads to the plan's own covariance."""
+    posts = zoo(rows=2000, intercept=True)
+    post = as_generic(posts["linear"]) if name == "generic" else posts[name]
+    plan = orn.plan(post, "sgfs", batch_size=100, estimate="running")
+    fixed = orn.plan(post, "sgfs", batch_size=100)
+    result = orn.sample(post, plan, key=3, draws=2000, dispersion=1.0)
+    other = orn.sample(post, fixed, key=3, draws=2000, dispersion=1.0)
+    ratio = np.diag(np.cov(result.flat.reshape(-1, plan.dim), rowvar=False))
+    ratio = ratio / np.diag(np.cov(other.flat.reshape(-1, plan.dim), rowvar=False))
+    # The two share batches and noise: what remains is the estimate's own error.
+    assert np.all(np.abs(np.log(ratio)) < 0.1)
+
+
+def test_R8_the_bias_of_finite_steps_is_predicted_and_grows() -> None:
+    post = mild_or_dense("scalar")
+    steps = [1e-6, 1e-5, 1e-4]
+    predicted = [
+        orn.plan(post, "sgld", batch_size=200, step_size=step).predicted_kl for step in steps
+    ]
+    assert predicted[0] < 1e-3
+    assert predicted[0] < predicted[1] < predicted[2]
+    chosen = orn.plan(post, "sgld", batch_size=200)
+    assert chosen.predicted_kl == pytest.approx(0.3, rel=1e-3)
+    shrinking = orn.plan(post, "sgld", batch_size=200, decay=0.55)
+    assert shrinking.predicted_kl < chosen.predicted_kl
+
+
+@pytest.mark.parametrize(("method", "structure"), EACH)
+def test_extreme_starts_end_finite_or_with_a_status(method: str, structure: str) -> None:
+    post = mild_or_dense(structure)
+    plan = orn.plan(post, method, structure, batch_size=200)
+    for dispersion in (0.0, 1e6):
+        result = orn.sample(post, plan, key=0, draws=50, dispersion=dispersion, dtype="float32")
+        assert result.status.ok
+        assert np.isfinite(result.flat).all()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", orn.DivergenceWarning)
+        result = orn.sample(post, plan, key=0, draws=50, dispersion=1e38, dtype="float32")
+    assert np.isfinite(result.flat).all()
+    assert result.status.ok or "non-finite" in result.status.message
+
+
+@pytest.mark.parametrize(("method", "structure"), EACH)
+def test_parameters_may_be_any_pytree(method: str, structure: str) -> None:
+    X = np.random.default_rng(0).normal(size=(400, 2))
+    y = X @ np.array([1.0, -0.5]) + np.random.default_rng(1).normal(size=400)
+
+    def log_likelihood(params: Any, row: Any) -> Any:
+        eta = row["x"] @ params["slope"]["w"] + params["level"][0]
+        return -0.5 * (row["y"] - eta) ** 2
+
+    def log_prior(params: Any) -> Any:
+        return -0.5 * sum((leaf**2).sum() for leaf in jax.tree.leaves(params))
+
+    init = {"level": (np.zeros(()),), "slope": {"w": np.zeros(2)}}
+    post = orn.Posterior(log_likelihood, log_prior, {"x": X, "y": y}, init=init)
+    result = orn.sample(post, method=method, structure=structure, batch_size=40, draws=20)
+    assert str(jax.tree.structure(result.draws)) == str(jax.tree.structure(init))
+    assert result.draws["slope"]["w"].shape == (4, 20, 2)
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
@@ -48,7 +154,7 @@ def test_T2_X7_every_batch_scheme_has_the_predicted_covariance(scheme: str, gene
         assert rejects_covariance(result.flat, plan.center, posterior)
 
 
-@pytest.mark.parametrize(("method", "structure"), ROWS)
+@pytest.mark.parametrize(("method", "structure"), EACH)
 def test_the_same_key_gives_the_same_draws_whatever_the_chunks(method: str, structure: str) -> None:
     post = regression(rows=500)
     plan = orn.plan(post, method, structure, batch_size=25)
@@ -67,15 +173,16 @@ def test_the_same_key_gives_the_same_draws_whatever_the_chunks(method: str, stru
     assert not np.array_equal(first.flat[0], first.flat[1])
 
 
-@pytest.mark.parametrize(("method", "structure"), ROWS)
+@pytest.mark.parametrize(("method", "structure"), EACH)
 def test_a_second_call_of_equal_shape_compiles_nothing(method: str, structure: str) -> None:
     first = regression(rows=500)
     second = orn.models.linear(first.data["x"], first.data["y"] + 0.01)
     plan = orn.plan(first, method, structure, batch_size=25)
-    orn.sample(first, plan, draws=40, thin=5, warmup=5)
+    thin = max(5, plan.window)
+    orn.sample(first, plan, draws=40, thin=thin, warmup=thin)
     compiled = advance._cache_size()  # type: ignore[attr-defined]
     plan = orn.plan(second, method, structure, batch_size=25)
-    orn.sample(second, plan, key=9, draws=40, thin=5, warmup=5)
+    orn.sample(second, plan, key=9, draws=40, thin=thin, warmup=thin)
     assert advance._cache_size() == compiled  # type: ignore[attr-defined]
 
 
@@ -101,9 +208,23 @@ def test_kernels_keep_the_fields_convention() -> None:
         return position - batch
 
     gain, factor = as_operator(0.1), as_operator(0.0)
+
+    def moments(position: jax.Array, batch: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return gradient(position, batch), jax.numpy.eye(2)
+
+    unit, eye = jax.numpy.ones(()), jax.numpy.eye(2)
+    plain = first_order.build(gradient, 2, "float64", gain, factor)
     for kernel in (
-        first_order.build(gradient, 2, "float64", gain, factor),
+        plain,
         momentum.build(gradient, 2, "float64", gain, factor, 0.5),
+        averaged.build(plain, 5, 10),
+        decreasing.build(gradient, 2, "float64", gain, factor, 0.1, 100.0),
+        *(
+            fisher.build(
+                moments, 2, "float64", form, factor, Fisher(unit, 10 * unit, unit, eye, eye)
+            )
+            for form in ("dense", "diagonal", "scalar")
+        ),
     ):
         key = jax.random.key(0)
         state = kernel.init(key, jax.numpy.array([4.0, -4.0]))
@@ -115,6 +236,12 @@ def test_kernels_keep_the_fields_convention() -> None:
         ) -> tuple[State, Info]:
             return kernel.step(random[0], state, random[1])
 
-        state, infos = jax.lax.scan(step, state, (keys, batches))
-        assert np.allclose(state.position, 1.0, atol=1e-6)
+        ended, infos = jax.lax.scan(step, state, (keys, batches))
+        assert np.allclose(ended.position, 1.0, atol=1e-6)
+        assert np.allclose(kernel.read(ended), 1.0, atol=1e-6)
         assert infos.gradient.shape == (200, 2)
+        several = jax.tree.map(lambda leaf: jax.numpy.stack([leaf, leaf]), state)
+        pair = jax.random.split(jax.random.key(1), 2)
+        moved, _ = jax.jit(jax.vmap(kernel.step))(pair, several, batches[:2])
+        one, _ = kernel.step(pair[1], state, batches[1])
+        assert np.allclose(moved.position[1], one.position, rtol=1e-12)

@@ -20,6 +20,7 @@ from ornstein._check import (
 )
 from ornstein.anchor import Anchor
 from ornstein.api import sample
+from ornstein.compare import VARIANTS, Comparison, Entry, compare
 from ornstein.diagnosis import Check, Diagnosis
 from ornstein.geometry import Geometry, geometry
 from ornstein.measure import MeasuredKL
@@ -33,10 +34,13 @@ __version__ = "0.1.0"
 
 __all__ = [
     "METHODS",
+    "VARIANTS",
     "Anchor",
     "Check",
+    "Comparison",
     "Diagnosis",
     "DivergenceWarning",
+    "Entry",
     "Geometry",
     "InputError",
     "MeasuredKL",
@@ -48,6 +52,7 @@ __all__ = [
     "Result",
     "TargetWarning",
     "UnstablePlanError",
+    "compare",
     "datasets",
     "geometry",
     "models",

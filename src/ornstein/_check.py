@@ -29,11 +29,11 @@ class OptimumError(OrnsteinError, RuntimeError):
 
 
 class TargetWarning(RuntimeWarning):
-    """A run with ``draws="auto"`` ended before it reached its targets."""
+    """A run with ``draws="auto"``, or a variational fit, ended before it reached its targets."""
 
 
 class DivergenceWarning(RuntimeWarning):
-    """A chain became non-finite; the result keeps the draws up to there."""
+    """A chain became non-finite, and keeps its draws up to there; or NUTS trajectories diverged."""
 
 
 def choice(name: str, value: Any, known: tuple[str, ...]) -> str:

@@ -27,12 +27,10 @@ def refuse_unstable(
         A = np.diag(A[:, 0, 0])
     if theory.within_limits(rates, mu):
         return
+    refuse_not_convex(A)
     bad = np.flatnonzero(rates >= limit * (1 - 1e-6))
-    if not bad.size or not _is_positive_definite(A):
-        raise UnstablePlanError(
-            "The loss is not convex at the point of the plan, so no gain is stable there. "
-            "Plan at the optimum (at=None), with a proper prior on every parameter."
-        )
+    if not bad.size:
+        raise _not_convex()
     shown = ", ".join(
         f"{_direction_name(basis[:, i], A, labels)} (K A = {rates[i]:.3g})" for i in bad[::-1][:5]
     )
@@ -50,6 +48,21 @@ def refuse_unstable(
     )
 
 
+def refuse_not_convex(hessian: Vector) -> None:
+    """Raise if the loss has no minimum where the plan is made."""
+    try:
+        np.linalg.cholesky(hessian)
+    except np.linalg.LinAlgError:
+        raise _not_convex() from None
+
+
+def _not_convex() -> UnstablePlanError:
+    return UnstablePlanError(
+        "The loss is not convex at the point of the plan, so no gain is stable there. "
+        "Plan at the optimum (at=None), with a proper prior on every parameter."
+    )
+
+
 def refuse_endless(relaxation: float) -> None:
     """Raise if a chain would not forget its start in any time one could wait."""
     if not relaxation < _ENDLESS:
@@ -58,14 +71,6 @@ def refuse_endless(relaxation: float) -> None:
             "gradient noise is far larger than the model says. Standardise X and y, check "
             "noise_scale, raise batch_size, or use method='exact' with structure='dense'."
         )
-
-
-def _is_positive_definite(matrix: Vector) -> bool:
-    try:
-        np.linalg.cholesky(matrix)
-    except np.linalg.LinAlgError:
-        return False
-    return True
 
 
 def _direction_name(direction: Vector, hessian: Vector, labels: tuple[str, ...]) -> str:

@@ -9,10 +9,13 @@ from ornstein import _check
 from ornstein._check import DivergenceWarning, InputError, TargetWarning
 from ornstein._tree import fingerprint
 from ornstein._types import Key, Vector
-from ornstein.measure import as_matrix, measured_kl, min_ess
+from ornstein.engines import ENGINES
+from ornstein.measure import measured_kl, min_ess
+from ornstein.operators import as_matrix
 from ornstein.plan import Plan
 from ornstein.planning import plan as make_plan
 from ornstein.posterior import Posterior
+from ornstein.prediction import predict_decreasing
 from ornstein.progress import bar
 from ornstein.result import Result
 from ornstein.runner import Goal, Settings, check_dtype, run
@@ -103,6 +106,8 @@ def sample(
     chains = _check.whole("chains", chains)
     goal = None
     if draws == "auto":
+        if not plan.is_chain or plan.decay is not None:
+            raise InputError("draws='auto' is for chains with a constant step; give a number.")
         goal, draws = _goal(plan, chains, target_ess, target_kl_error)
     settings = Settings(
         chains=chains,
@@ -113,7 +118,12 @@ def sample(
         dtype=check_dtype(dtype),
         chunk=None if chunk is None else _check.whole("chunk", chunk),
     )
-    done = run(post, plan, _check.random_key(key), settings, bar("sampling", progress), goal)
+    plan = _as_run(plan, settings)
+    opened = bar("sampling", progress)
+    if plan.is_chain:
+        done = run(post, plan, _check.random_key(key), settings, opened, goal)
+    else:
+        done = ENGINES[plan.engine](post, plan, _check.random_key(key), settings, opened)
     if not done.status.ok:
         warnings.warn(done.status.message, DivergenceWarning, stacklevel=2)
     elif goal is not None and done.flat.shape[1] >= goal.most and not goal.reached(done.flat):
@@ -123,7 +133,20 @@ def sample(
             TargetWarning,
             stacklevel=2,
         )
-    return Result(done.flat, done.status, plan, post, settings, done.steps, done.seconds)
+    return Result(done.flat, done.status, plan, post, settings, done.steps, done.seconds, done.path)
+
+
+def _as_run(plan: Plan, settings: Settings) -> Plan:
+    """The plan for these settings: a decreasing step's prediction depends on the run's length."""
+    if settings.thin < plan.window:
+        raise InputError(
+            f"thin must be at least {plan.window}: a draw is the mean of {plan.window} iterates; "
+            f"found {settings.thin}. Plan with a smaller window to keep more draws."
+        )
+    if plan.decay is None:
+        return plan
+    steps = settings.warmup, settings.warmup + settings.draws * settings.thin
+    return predict_decreasing(plan, *steps)
 
 
 def _goal(

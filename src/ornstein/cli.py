@@ -7,9 +7,10 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.table import Table
 
 from ornstein import __version__, datasets
-from ornstein._check import OrnsteinError, choice
+from ornstein._check import InputError, OrnsteinError, choice
 from ornstein.datasets import DatasetError
 
 app = typer.Typer(
@@ -19,6 +20,9 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+_Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No bars, no remarks.")]
 
 
 def _version(show: bool) -> None:
@@ -51,23 +55,109 @@ def demo(
     run_demo(out, Console(), seed, draws)
 
 
+_WHAT = ("table1", "figure1", "figure2")
+
+
 @app.command()
 def reproduce(
-    what: Annotated[str, typer.Argument(help="Which figures: core.")] = "core",
+    what: Annotated[str, typer.Argument(help=f"{', '.join(_WHAT)} or all.")] = "all",
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for JSON and pictures.")] = Path(
         "reproduced"
     ),
     draws: Annotated[int, typer.Option(min=100, help="Draws per chain, of four.")] = 2500,
-    slow: Annotated[bool, typer.Option(help="Also run plans of many million steps.")] = False,
+    methods: Annotated[
+        list[str] | None, typer.Option("--method", help="Rows of table1; all if not given.")
+    ] = None,
+    data: Annotated[
+        list[str] | None, typer.Option("--data", help="Columns of table1; all if not given.")
+    ] = None,
+    quiet: _Quiet = False,
 ) -> None:
     """Recompute figures of the paper on its own data sets (downloaded if need be).
 
-    Example: ornstein reproduce core --out reproduced
+    Example: ornstein reproduce table1 --out reproduced
     """
-    from ornstein.experiments.core_figures import core_figures
+    from ornstein.experiments import figures, table1
+    from ornstein.experiments.problems import PROBLEMS
 
-    choice("what", what, ("core",))
-    core_figures(out, Console(), draws, slow)
+    choice("what", what, (*_WHAT, "all"))
+    if (methods or data) and what != "table1":
+        raise InputError("--method and --data choose rows and columns of table1 only.")
+    console, progress = Console(), False if quiet else None
+    if what in ("table1", "all"):
+        table1.table1(
+            out,
+            console,
+            draws,
+            tuple(methods or table1.METHODS),
+            tuple(data or PROBLEMS),
+            progress,
+        )
+    if what in ("figure1", "all"):
+        figures.figure1(out, console, draws, progress)
+    if what in ("figure2", "all"):
+        figures.figure2(out, console, draws, progress)
+
+
+@app.command()
+def compare(
+    table: Annotated[Path, typer.Argument(help="CSV or Parquet file.")],
+    target: Annotated[str, typer.Option("--target", "-t", help="Column to predict.")],
+    model: Annotated[
+        str | None,
+        typer.Option("--model", "-m", help="linear, logistic, softmax or poisson; else guessed."),
+    ] = None,
+    methods: Annotated[
+        list[str] | None, typer.Option("--method", help="Methods to compare; most if not given.")
+    ] = None,
+    batch_size: Annotated[int | None, typer.Option(min=1, help="Rows per minibatch.")] = None,
+    draws: Annotated[int, typer.Option(min=8, help="Draws per chain, of four.")] = 1000,
+    reference: Annotated[
+        str, typer.Option(help="laplace or nuts: what divergences are measured from.")
+    ] = "laplace",
+    missing: Annotated[
+        str, typer.Option(help="Missing values: refuse, drop or impute.")
+    ] = "refuse",
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the draws.")] = 0,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Also write JSON here.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Also write a picture here.")] = None,
+    quiet: _Quiet = False,
+) -> None:
+    """Run every method on a table of yours: predicted and measured error, time, effective draws.
+
+    Example: ornstein compare houses.csv --target price --method exact --method nuts
+    """
+    import ornstein
+    from ornstein import plots, tables
+    from ornstein.compare import DEFAULT
+
+    frame = tables.read(table)
+    kind, why = (model, "") if model else tables.guess_model(frame, target)
+    say = Console(stderr=True, quiet=quiet, highlight=False)
+    encoding, X, y, notes = tables.learn(frame, target, kind, missing)
+    for note in (*([why] if why else []), *notes):
+        say.print(note, markup=False, soft_wrap=True)
+    found = ornstein.compare(
+        tables.posterior(X, y, encoding),
+        tuple(methods) if methods else DEFAULT,
+        batch_size=batch_size,
+        draws=draws,
+        reference=reference,
+        key=seed,
+        progress=False if quiet else None,
+    )
+    if json_file is not None:
+        found.save(json_file)
+    if plot is not None:
+        plots.comparison(found, plots.plain(table.name)).savefig(plot, dpi=110)
+    head, *rows = found.rows()
+    shown = Table(*head, caption=f"KL in nats, from {found.reference}")
+    for row in rows:
+        shown.add_row(*row)
+    Console().print(shown)
+    for entry in found.entries:
+        if entry.note:
+            say.print(f"{entry.method}: {entry.note}", markup=False, soft_wrap=True)
 
 
 sets = typer.Typer(help="The paper's data sets.", no_args_is_help=True)

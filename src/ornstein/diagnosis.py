@@ -13,9 +13,10 @@ from ornstein import theory
 from ornstein._tree import cast, sum_over_blocks
 from ornstein._types import Array, PyTree, Vector
 from ornstein.geometry import block_rows
-from ornstein.measure import as_matrix, measured_kl
+from ornstein.measure import measured_kl
 from ornstein.model import Model
 from ornstein.noise import Noise, cumulants, look_at_noise, spaced
+from ornstein.operators import as_matrix
 from ornstein.plan import Plan
 from ornstein.posterior import Posterior
 
@@ -75,19 +76,23 @@ def diagnose(post: Posterior, plan: Plan, draws: Vector) -> Diagnosis:
     """Check A1-A4, the model, stationarity and the prediction of draws (chains, draws, D)."""
     flat = draws.reshape(-1, plan.dim)
     with jax.enable_x64(True):
-        noise = look_at_noise(post, plan, flat)
-        checks = [
-            _gaussian_noise(post, plan, flat),
-            _constant_noise(plan, noise),
-            _discretisation(plan),
+        checks = _of_chains(post, plan, flat) if plan.is_chain else []
+        checks += [
             _quadratic_loss(post, plan, spaced(flat, _DRAWS)),
             _specification(plan),
             _stationarity(draws),
             _covariance(plan, draws),
         ]
-        if plan.control_variates:
-            checks.insert(2, _anchor(plan, noise))
     return Diagnosis(tuple(checks))
+
+
+def _of_chains(post: Posterior, plan: Plan, flat: Vector) -> list[Check]:
+    """What only iterates of SGD assume."""
+    noise = look_at_noise(post, plan, flat)
+    checks = [_gaussian_noise(post, plan, flat), _constant_noise(plan, noise)]
+    if plan.control_variates:
+        checks.append(_anchor(plan, noise))
+    return [*checks, _discretisation(plan)]
 
 
 def _dense_problem(plan: Plan) -> tuple[Vector, Vector, Vector, Vector | None]:
@@ -125,10 +130,9 @@ def _gaussian_noise(post: Posterior, plan: Plan, draws: Vector) -> Check:
 
 def _constant_noise(plan: Plan, noise: Noise) -> Check:
     """A2: change of the predicted variances when the noise is averaged over the draws."""
-    K, A, C_S, Q = _dense_problem(plan)
+    C_S = as_matrix(plan.noise_cov) * plan.batches.noise_factor
     changed = C_S + (noise.drawn - noise.planned) * plan.batches.noise_factor
-    old = theory.momentum_covariance(K, A, C_S, plan.momentum, Q)
-    new = theory.momentum_covariance(K, A, changed, plan.momentum, Q)
+    old, new = plan.covariance_given(C_S), plan.covariance_given(changed)
     number = float("nan")
     if np.all(np.isfinite(new)):
         ratios = _variance_ratios(old, new)
@@ -171,11 +175,9 @@ def _variance_ratios(old: Vector, new: Vector) -> Vector:
 
 def _discretisation(plan: Plan) -> Check:
     """A3: nats that the finite step costs, beyond the small-step limit (T2 against T1)."""
-    K, A, C_S, Q = _dense_problem(plan)
-    limit = theory.ou_covariance(K, A, C_S / plan.momentum, Q)
     precision: Vector = np.linalg.pinv(as_matrix(plan.target_cov), hermitian=True)
     finite_kl, limit_kl = (
-        _kl_or_inf(cov, precision) for cov in (as_matrix(plan.predicted_cov), limit)
+        _kl_or_inf(as_matrix(cov), precision) for cov in (plan.predicted_cov, plan.limit_cov)
     )
     number = max(0.0, finite_kl - limit_kl) if np.isfinite(limit_kl) else 0.0
     return Check(

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 
 from ornstein._types import Array, PyTree
 from ornstein.data import Reader
-from ornstein.kernels import Kernel, first_order, momentum
+from ornstein.kernels import Kernel, averaged, decreasing, first_order, fisher, momentum
 from ornstein.kernels.contract import State
 from ornstein.model import LocalModel, Minibatch
 from ornstein.operators import Diagonal, Operator
@@ -25,7 +25,10 @@ _BULK = 2**15  # random numbers made at once
 
 @dataclass(frozen=True)
 class Loop:
-    """What compiled code is keyed on."""
+    """What compiled code is keyed on.
+
+    ``rule`` names the kernel, ``structure`` its gain's; a draw is the mean of ``window`` iterates.
+    """
 
     model: LocalModel
     reader: Reader
@@ -33,7 +36,9 @@ class Loop:
     thin: int
     segment_draws: int
     dtype: str
-    has_momentum: bool
+    rule: str = "first_order"
+    structure: str = "dense"
+    window: int = 1
 
     @property
     def segment_steps(self) -> int:
@@ -58,12 +63,12 @@ class Loop:
 
 
 class Problem(NamedTuple):
-    """Arrays of the loop, shared by all chains."""
+    """Arrays of the loop, shared by all chains; ``constants`` are the kernel's own."""
 
     rows: PyTree
     hyper: PyTree
     noise_factor: Operator | None
-    friction: Array
+    constants: PyTree
 
 
 class Segments(NamedTuple):
@@ -77,17 +82,26 @@ class Segments(NamedTuple):
 def build_kernel(loop: Loop, problem: Problem) -> Kernel:
     """The kernel in whitened coordinates, where every gain is the identity (X8)."""
 
-    def gradient(z: Array, batch: tuple[PyTree, Array | None]) -> Array:
+    def minibatch(batch: tuple[PyTree, Array | None]) -> Minibatch:
         batches = loop.reader.batches
-        some = Minibatch(*batch, batches.batch_size, batches.num_data)
-        return loop.model.minibatch_gradient(z, some, problem.hyper)
+        return Minibatch(*batch, batches.batch_size, batches.num_data)
 
+    def gradient(z: Array, batch: tuple[PyTree, Array | None]) -> Array:
+        return loop.model.minibatch_gradient(z, minibatch(batch), problem.hyper)
+
+    def moments(z: Array, batch: tuple[PyTree, Array | None]) -> tuple[Array, Array]:
+        return loop.model.gradient_moments(z, minibatch(batch), problem.hyper)
+
+    shape, noise, constants = (loop.dim, loop.dtype), problem.noise_factor, problem.constants
     unit = Diagonal(jnp.ones((), loop.dtype))
-    if loop.has_momentum:
-        return momentum.build(
-            gradient, loop.dim, loop.dtype, unit, problem.noise_factor, problem.friction
-        )
-    return first_order.build(gradient, loop.dim, loop.dtype, unit, problem.noise_factor)
+    if loop.rule == "momentum":
+        return momentum.build(gradient, *shape, unit, noise, constants)
+    if loop.rule == "decreasing":
+        return decreasing.build(gradient, *shape, unit, noise, *constants)
+    if loop.rule == "fisher":
+        return fisher.build(moments, *shape, loop.structure, noise, constants)
+    plain = first_order.build(gradient, *shape, unit, noise)
+    return averaged.build(plain, loop.window, loop.thin) if loop.window > 1 else plain
 
 
 @partial(jax.jit, static_argnums=(0, 1))
@@ -121,7 +135,7 @@ def advance(
 
         def draw(state: State, ready: tuple[Array, Array | None]) -> tuple[State, Array | None]:
             state, finite = jax.lax.scan(one, state, ready)
-            return state, finite if watch else state.position
+            return state, finite if watch else kernel.read(state)
 
         def some_draws(state: State, first: Array) -> tuple[State, Array | None]:
             by_draw = (loop.block // loop.thin, loop.thin)
@@ -134,7 +148,7 @@ def advance(
         def long_draw(state: State, first: Array) -> tuple[State, Array | None]:
             firsts = first + jnp.arange(0, loop.thin, loop.block, dtype=jnp.int32)
             state, finite = jax.lax.scan(part_of_draw, state, firsts)
-            return state, finite if watch else state.position
+            return state, finite if watch else kernel.read(state)
 
         stride, body = (
             (loop.block, some_draws) if loop.block >= loop.thin else (loop.thin, long_draw)

@@ -8,6 +8,7 @@ from ornstein._types import Vector
 from ornstein.theory import gaussian_kl
 
 _BATCHES = 20  # batches a chain is cut into for Monte-Carlo errors
+_MOST_BATCHES = 200  # batches in all
 
 
 class MeasuredKL(NamedTuple):
@@ -41,13 +42,12 @@ def monte_carlo_floor(whitened: Vector) -> float:
     To second order ``1/4 sum_ij Var(cov_ij) + 1/2 sum_i Var(mean_i)`` in coordinates in which the
     target is standard normal.
     """
-    chains, draws, dim = whitened.shape
-    count = max(1, min(_BATCHES, draws // 2))
-    length = draws // count
-    total = chains * count
-    if total < 2 or length < 1:
+    if whitened.shape[1] < 1:
         return float("nan")
-    cut = whitened[:, : count * length].reshape(total, length, dim)
+    cut = _batches(whitened)
+    total, length, _ = cut.shape
+    if total < 2:
+        return float("nan")
     centred = cut - cut.mean(axis=(0, 1))
     means = centred.mean(axis=1)
     seconds = centred.transpose(0, 2, 1) @ centred / length
@@ -56,14 +56,48 @@ def monte_carlo_floor(whitened: Vector) -> float:
     return float(variance_of_cov / 4 + variance_of_mean / 2)
 
 
+def kl_error(draws: Vector, center: Vector, target_cov: Vector) -> float:
+    """Monte-Carlo error of :func:`measured_kl`: its floor and its standard error, squares added.
+
+    The standard error is a jackknife over batches of the chains.
+    """
+    try:
+        root = np.linalg.cholesky(np.linalg.inv(target_cov))
+    except np.linalg.LinAlgError:
+        return float("nan")
+    whitened = (draws - center) @ root
+    cut = _batches(whitened)
+    total, length, dim = cut.shape
+    if total < 3:
+        return float("nan")
+    means, seconds = cut.mean(axis=1), cut.transpose(0, 2, 1) @ cut / length
+    without_mean = (means.sum(axis=0) - means) / (total - 1)
+    without_second = (seconds.sum(axis=0) - seconds) / (total - 1)
+    if (total - 1) * length <= dim:
+        return float("nan")
+    values = [
+        gaussian_kl(second - np.outer(mean, mean), np.eye(dim), mean)
+        for mean, second in zip(without_mean, without_second, strict=True)
+    ]
+    variance = (total - 1) ** 2 / total * float(np.var(values, ddof=1))
+    return float(np.hypot(monte_carlo_floor(whitened), np.sqrt(variance)))
+
+
+def _batches(whitened: Vector) -> Vector:
+    """Chains cut into batches, (batches, length, D); many short chains are joined."""
+    chains, draws, dim = whitened.shape
+    if chains > _MOST_BATCHES:
+        length = chains // _MOST_BATCHES
+        joined = whitened[: length * _MOST_BATCHES]
+        return joined.reshape(_MOST_BATCHES, length * draws, dim)
+    count = max(1, min(_BATCHES, draws // 2))
+    length = draws // count
+    return whitened[:, : count * length].reshape(chains * count, length, dim)
+
+
 def min_ess(draws: Vector) -> float:
     """Bulk effective sample size of the worst parameter, for draws (chains, draws, D)."""
     import arviz
 
     with np.errstate(invalid="ignore", divide="ignore"):  # draws that never move
         return float(min(arviz.ess(draws[..., i], method="bulk") for i in range(draws.shape[-1])))
-
-
-def as_matrix(diagonal_or_matrix: Vector) -> Vector:
-    """A vector of variances as a matrix; a matrix as it is."""
-    return np.diag(diagonal_or_matrix) if diagonal_or_matrix.ndim == 1 else diagonal_or_matrix

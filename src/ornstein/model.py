@@ -67,6 +67,16 @@ class LocalModel(ABC):
     def minibatch_gradient(self, z: Array, batch: Minibatch, hyper: PyTree) -> Array:
         """``ghat_S``, the (weighted) mean gradient of ``l_n`` over a minibatch, by z."""
 
+    @abstractmethod
+    def row_gradients(self, z: Array, batch: Minibatch, hyper: PyTree) -> Array:
+        """The (weighted) gradient of every row's ``-log p(x_n | theta)`` by z, (D, S)."""
+
+    def gradient_moments(self, z: Array, batch: Minibatch, hyper: PyTree) -> tuple[Array, Array]:
+        """``ghat_S``, and the unbiased covariance of the rows' gradients, (D, D)."""
+        rows = self.row_gradients(z, batch, hyper)
+        centred = rows - rows.mean(axis=1, keepdims=True)
+        return self.minibatch_gradient(z, batch, hyper), centred @ centred.T / (batch.size - 1)
+
 
 class Spread(NamedTuple):
     """A Gaussian around an anchor: its covariance, and points of the same second moments."""
@@ -227,6 +237,15 @@ class InBasis(LocalModel):
             rows_sum = rows_sum - self.model.gradient_sum(hyper["center"], rows, fixed, weights)
             prior = prior + hyper["shift"]
         return hyper["factor"].rmatvec(batch.per_example(rows_sum, prior))
+
+    def row_gradients(self, z: Array, batch: Minibatch, hyper: PyTree) -> Array:
+        """Chain rule, row by row."""
+        theta, fixed = hyper["center"] + hyper["factor"].matvec(z), hyper["model"]
+        rows = self.model.gradients(theta, batch.rows, fixed)
+        if "shift" in hyper:
+            rows = rows - self.model.gradients(hyper["center"], batch.rows, fixed)
+        rows = rows if batch.weights is None else rows * batch.weights[:, None]
+        return hyper["factor"].rmatvec(rows).T
 
 
 @dataclass(frozen=True)

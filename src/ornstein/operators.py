@@ -40,6 +40,11 @@ class Diagonal:
             return self.values
         return self.values.reshape((1,) * (vector.ndim - 1) + (-1,))
 
+    @property
+    def array(self) -> AnyArray:
+        """What :func:`as_operator` makes it from."""
+        return self.values
+
     def sqrt(self) -> "Diagonal":
         """``R`` with ``R R' = M``."""
         return Diagonal(np.sqrt(self.values))
@@ -84,6 +89,11 @@ class Dense:
     def solve(self, vector: AnyArray) -> Vector:
         """``M^-1 v`` for every row of ``vector``."""
         return np.asarray(np.linalg.solve(np.asarray(self.matrix), np.asarray(vector).T).T)
+
+    @property
+    def array(self) -> AnyArray:
+        """What :func:`as_operator` makes it from."""
+        return self.matrix
 
     def sqrt(self) -> "Dense":
         """``R`` with ``R R' = M`` by Cholesky, or by eigenvalues where M is singular.
@@ -132,6 +142,11 @@ def as_operator(array: npt.ArrayLike) -> Operator:
     """
     values = np.asarray(array, float)
     return Dense(values) if values.ndim == 2 else Diagonal(values)
+
+
+def as_matrix(diagonal_or_matrix: Vector) -> Vector:
+    """A vector of variances as a matrix; a matrix as it is."""
+    return np.diag(diagonal_or_matrix) if diagonal_or_matrix.ndim == 1 else diagonal_or_matrix
 
 
 def _semidefinite_root(matrix: Vector) -> Vector:

@@ -1,16 +1,20 @@
 """The plan: how to run a chain so that its iterates are posterior draws, and how good they are."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from ornstein import theory
 from ornstein._tree import Layout
 from ornstein._types import Vector
 from ornstein.anchor import Anchor
 from ornstein.data import Batches
 from ornstein.geometry import Geometry
 from ornstein.model import Model
-from ornstein.operators import Operator
+from ornstein.operators import Operator, as_matrix
+from ornstein.theory import Decay
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -25,8 +29,16 @@ class Plan:
         What the draws' covariance aims at: ``posterior`` or ``sandwich``.
     batches
         How minibatches are drawn.
+    engine, options
+        What makes the draws, a ``chain`` or another engine, and the method's own options.
     gain, injected_cov, momentum
         ``K``, ``Q`` (None: no injected noise) and ``mu`` (1: no momentum) of the update.
+    window
+        Successive iterates whose mean is one draw (X5); 1: iterates themselves.
+    decay
+        How the step decreases; None: it is constant.
+    running
+        ``(step size, E E')`` where C is estimated on the way (SGFS); None: it is the optimum's.
     geometry
         A and C at the optimum.
     anchor
@@ -37,12 +49,14 @@ class Plan:
         A name for every parameter, how the parameters lie in a flat vector, and the model the plan
         was made for.
     predicted_cov
-        Covariance of the draws by T2 (X4 with momentum, X7 under an epoch loader): (D, D), or
-        the variances (D,) where only diagonals are known.
+        Covariance of the draws by T2 (X4 with momentum, X5 averaged, X7 under an epoch loader):
+        (D, D), or the variances (D,) where only diagonals are known.
+    limit_cov
+        The same as steps vanish (T1).
     predicted_kl
         T3's divergence of that covariance from the posterior, in nats.
     predicted_kl_ou
-        The same in the small-step limit (T1), the figure the paper reports.
+        The same in the small-step limit, the figure the paper reports.
     relaxation_steps
         Steps in which the slowest direction forgets.
     stability_margin
@@ -58,9 +72,14 @@ class Plan:
     target: str
     structure: str
     batches: Batches
+    engine: str
+    options: Mapping[str, Any]
     gain: Operator
     injected_cov: Operator | None
     momentum: float
+    window: int
+    decay: Decay | None
+    running: tuple[float, Vector] | None
     geometry: Geometry
     anchor: Anchor | None
     noise_share: float
@@ -68,6 +87,7 @@ class Plan:
     layout: Layout
     model: Model
     predicted_cov: Vector
+    limit_cov: Vector
     predicted_kl: float
     predicted_kl_ou: float
     relaxation_steps: float
@@ -126,6 +146,17 @@ class Plan:
             return inverse / N
         return (inverse @ C @ inverse if A.ndim == 2 else inverse * C * inverse) / N
 
+    @property
+    def is_chain(self) -> bool:
+        """Whether draws are iterates of SGD, rather than those of another engine."""
+        return self.engine == "chain"
+
+    def covariance_given(self, batch_noise_cov: Vector) -> Vector:
+        """What the draws' covariance would be with another minibatch noise, (D, D)."""
+        K, A = self.gain.dense(self.dim), as_matrix(self.geometry.hessian)
+        Q = None if self.injected_cov is None else self.injected_cov.dense(self.dim)
+        return theory.chain_covariance(K, A, batch_noise_cov, Q, self.momentum, self.window)
+
     def segment_draws(self, thin: int) -> int:
         """Kept draws to make on one reading order of the rows, at most."""
         return self.batches.segment_draws(thin, self.relaxation_steps, self.noise_share)
@@ -133,7 +164,7 @@ class Plan:
     def __repr__(self) -> str:
         """One line."""
         return (
-            f"Plan({self.method}, {self.structure} gain, batch_size={self.batch_size}, "
+            f"Plan({self.method}, {self._form}, batch_size={self.batch_size}, "
             f"predicted_kl={self.predicted_kl:.4g}, thin={self.thin})"
         )
 
@@ -142,25 +173,49 @@ class Plan:
         S, N = self.batch_size, self.num_data
         injected = "none" if self.injected_cov is None else self.injected_cov.structure
         lines = [
-            ("method", f"{self.method}, {self.structure} gain ({self.equation})"),
+            ("method", f"{self.method}, {self._form} ({self.equation})"),
             ("target", self.target),
             ("rows, parameters", f"{N:,}, {self.dim:,}"),
-            ("batch", f"{S:,} rows, {self.batches.scheme}"),
-            ("gradients", "control variates (X9)" if self.control_variates else "plain"),
-            ("injected noise", injected),
-            (
-                "predicted KL",
-                f"{self.predicted_kl:.4f} nats ({self.predicted_kl_ou:.4f} as steps vanish)",
-            ),
-            ("relaxation", f"{self.relaxation_steps:,.1f} steps in the slowest direction"),
-            ("stability margin", f"{self.stability_margin:.3f} of 1"),
-            (
-                "suggested run",
-                f"warm-up {self.warmup:,}, thin {self.thin:,}, {self.draws:,} draws a chain",
-            ),
         ]
-        if self.momentum < 1:
-            lines.insert(6, ("momentum", f"friction {self.momentum:g}"))
+        if not self.is_chain:
+            lines += [
+                ("predicted KL", f"{self.predicted_kl:.4f} nats"),
+                ("suggested run", f"{self.draws:,} draws a chain"),
+            ]
+        else:
+            lines += [
+                ("batch", f"{S:,} rows, {self.batches.scheme}"),
+                ("gradients", "control variates (X9)" if self.control_variates else "plain"),
+                ("injected noise", injected),
+                *self._extras(),
+                (
+                    "predicted KL",
+                    f"{self.predicted_kl:.4f} nats ({self.predicted_kl_ou:.4f} as steps vanish)",
+                ),
+                ("relaxation", f"{self.relaxation_steps:,.1f} steps in the slowest direction"),
+                ("stability margin", f"{self.stability_margin:.3f} of 1"),
+                (
+                    "suggested run",
+                    f"warm-up {self.warmup:,}, thin {self.thin:,}, {self.draws:,} draws a chain",
+                ),
+            ]
         lines += [("warning", text) for text in self.warnings]
         width = max(len(name) for name, _ in lines)
         return "\n".join(f"{name:<{width}}  {text}" for name, text in lines)
+
+    @property
+    def _form(self) -> str:
+        return f"{self.structure} gain" if self.is_chain else self.structure
+
+    def _extras(self) -> list[tuple[str, str]]:
+        lines = []
+        if self.momentum < 1:
+            lines.append(("momentum", f"friction {self.momentum:g}"))
+        if self.window > 1:
+            lines.append(("averaging", f"a draw is the mean of {self.window:,} iterates"))
+        if self.decay is not None:
+            power, steps = self.decay
+            lines.append(("step", f"falls as (1 + t / {steps:,.0f})^-{power:g}"))
+        if self.running is not None:
+            lines.append(("noise covariance", "estimated on the way"))
+        return lines

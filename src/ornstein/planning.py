@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 from functools import partial
 from inspect import signature
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -15,12 +16,12 @@ from ornstein.anchor import Anchor, anchor, plain_batch_size
 from ornstein.anchor import batch_size as anchored_batch_size
 from ornstein.data import SCHEMES, Batches
 from ornstein.geometry import Geometry, geometry
-from ornstein.methods import Method, Setting
+from ornstein.methods import Method, Setting, Tuned
 from ornstein.operators import as_operator
 from ornstein.optimum import MAX_DENSE, find_optimum
 from ornstein.plan import Plan
 from ornstein.posterior import Posterior
-from ornstein.theory import Recipe
+from ornstein.prediction import as_problem, flat, predict, predict_decreasing, small_steps
 
 _WARMUP = 7  # relaxation times; an over-dispersed start's excess variance is down to e^-14
 _DRAWS = 1000
@@ -93,6 +94,7 @@ def plan(
             "Make one with ornstein.models or ornstein.Posterior."
         )
     chosen = methods.find(method)
+    options = chosen.all_options(options, tuple(signature(plan).parameters))
     N = post.num_data
     _check.random_key(key)
     if batch_size is not None:
@@ -119,6 +121,8 @@ def plan(
         post, post.layout.unravel(theta), "dense" if dense else "diagonal", geometry_rows, key
     )
     make = partial(_make, chosen, structure, batches, batch_size, known, post, options)
+    if chosen.engine != "chain":
+        return _fit(chosen, structure, batch_size, known, post, options)
     if anchored and advice.ill_conditioned(known):
         if control_variates:
             raise InputError(
@@ -141,10 +145,12 @@ def _whether_anchored(method: Method, wanted: bool | None, likely: bool, dense: 
     if not isinstance(wanted, bool | np.bool_):
         raise InputError(f"control_variates must be True or False, found {wanted!r}.")
     if wanted and method.control_variates is None:
-        raise InputError(
-            f"method={method.name!r} lives on the noise of plain gradients, which control variates "
-            "take away; leave control_variates out."
+        why = (
+            "lives on the noise of plain gradients, which control variates take away"
+            if method.engine == "chain"
+            else "makes no steps of SGD"
         )
+        raise InputError(f"method={method.name!r} {why}; leave control_variates out.")
     if wanted and not dense:
         raise InputError(
             "control_variates need the dense curvature, to know how far draws are from the "
@@ -226,40 +232,32 @@ def _tune(
     N, labels = batches.num_data, tuple(post.labels)
     noise_cov = known.noise_cov if anchored is None else anchored.noise_cov
     factor = batches.noise_factor
-    setting = Setting(known.hessian, noise_cov * factor, factor, N, anchored is not None)
-    recipe = method.recipe(structure, setting, options, tuple(signature(plan).parameters))
-    if anchored is not None and recipe.injected_cov is None:
+    setting = Setting(
+        known.hessian, noise_cov * factor, factor, N, batches.batch_size, anchored is not None
+    )
+    tuned = method.tune(structure, setting, options)
+    if anchored is not None and tuned.injected_cov is None:
         raise InputError(
-            "control_variates leave no noise at the optimum, and rho=0 injects none: the chain "
-            "would come to rest. Use rho=1, or control_variates=False."
+            "control_variates leave no noise at the optimum, and without injected noise the chain "
+            "would come to rest. Use options that inject some (rho=1 for exact), or "
+            "control_variates=False."
         )
-    K, A, C_S, Q = _as_problem(recipe, setting)
-    mu = recipe.momentum
+    K, A, C_S, Q = as_problem(tuned, setting)
+    mu = tuned.momentum
     modes = theory.modes(K, A)
     advice.refuse_unstable(method, modes, mu, A, labels)
-    cov = _predict(recipe, batches, K, A, C_S, Q)
-    limit = theory.ou_covariance(K, A, C_S / mu if mu < 1 else C_S, Q)
     relaxation = float(np.max(theory.relaxation_steps(modes.rates, mu)))
     advice.refuse_endless(relaxation)
-    thin = _stride(relaxation, batches)
-    flat = cov[:, 0, 0] if known.structure == "diagonal" else cov
+    thin = max(_stride(relaxation, batches), tuned.window)
+    cov = predict(tuned, batches, K, A, C_S, Q)
+    limit = small_steps(tuned, K, A, C_S, Q)
     kl = theory.posterior_kl(cov, A, N)
-    return Plan(
-        method=method.name,
-        equation=method.variants[structure][0],
-        target=method.target,
-        structure=structure,
-        batches=batches,
-        gain=as_operator(recipe.gain),
-        injected_cov=None if recipe.injected_cov is None else as_operator(recipe.injected_cov),
-        momentum=mu,
-        geometry=known,
+    made = Plan(
+        **_common(method, structure, batches, known, post, options, tuned),
         anchor=anchored,
         noise_share=float(np.max(theory.noise_shares(modes, C_S, Q))),
-        labels=labels,
-        layout=post.layout,
-        model=post.model,
-        predicted_cov=flat,
+        predicted_cov=flat(cov, known),
+        limit_cov=flat(limit, known),
         predicted_kl=kl,
         predicted_kl_ou=theory.posterior_kl(limit, A, N),
         relaxation_steps=relaxation,
@@ -271,6 +269,9 @@ def _tune(
             advice.warnings(method, structure, batches, known, anchored, labels, kl, relaxation)
         ),
     )
+    if made.decay is None:
+        return made
+    return predict_decreasing(made, made.warmup, made.warmup + made.draws * made.thin)
 
 
 def _stride(relaxation: float, batches: Batches) -> int:
@@ -283,28 +284,70 @@ def _stride(relaxation: float, batches: Batches) -> int:
     return steps if steps <= 256 else -(-steps // 64) * 64  # splits evenly into blocks
 
 
-def _as_problem(recipe: Recipe, setting: Setting) -> tuple[Vector, Vector, Vector, Vector | None]:
-    """K, A, C_S, Q as matrices, or as a batch of 1 x 1 problems where only diagonals are known."""
-    dim = len(setting.hessian)
-    if setting.hessian.ndim == 2:
-        K = as_operator(recipe.gain).dense(dim)
-        Q = None if recipe.injected_cov is None else as_operator(recipe.injected_cov).dense(dim)
-        return K, setting.hessian, setting.batch_noise_cov, Q
+def _fit(
+    method: Method,
+    structure: str,
+    batch_size: int | None,
+    known: Geometry,
+    post: Posterior,
+    options: dict[str, Any],
+) -> Plan:
+    """The plan of a method that is no chain of SGD: what its draws are expected to be."""
+    N = known.num_data
+    S = batch_size or _default_batch_size(method, known, None)
+    batches = Batches("independent", N, S)
+    factor = batches.noise_factor
+    setting = Setting(known.hessian, known.noise_cov * factor, factor, N, S)
+    tuned = method.tune(structure, setting, options)
+    K, A, _, Q = as_problem(tuned, setting)
+    labels = tuple(post.labels)
+    advice.refuse_not_convex(A)
+    cov = Q if Q is not None else K / N
+    kl = theory.posterior_kl(cov, A, N)
+    return Plan(
+        **_common(method, structure, batches, known, post, options, tuned),
+        anchor=None,
+        noise_share=0.0,
+        predicted_cov=flat(cov, known),
+        limit_cov=flat(cov, known),
+        predicted_kl=kl,
+        predicted_kl_ou=kl,
+        relaxation_steps=1.0,
+        stability_margin=1.0,
+        warmup=0,
+        thin=1,
+        draws=_DRAWS,
+        warnings=tuple(advice.warnings(method, structure, batches, known, None, labels, kl, 1.0)),
+    )
 
-    def single(values: Vector) -> Vector:
-        return np.broadcast_to(values, (dim,))[:, None, None]
 
-    injected = None if recipe.injected_cov is None else single(recipe.injected_cov)
-    return single(recipe.gain), single(setting.hessian), single(setting.batch_noise_cov), injected
-
-
-def _predict(
-    recipe: Recipe, batches: Batches, K: Vector, A: Vector, C_S: Vector, Q: Vector | None
-) -> Vector:
-    if recipe.momentum < 1:
-        if batches.scheme == "epochs":
-            raise InputError("Momentum under an epoch loader is not planned for; use windows.")
-        return theory.momentum_covariance(K, A, C_S, recipe.momentum, Q)
-    if batches.scheme == "epochs":
-        return theory.epoch_covariance(K, A, C_S, batches.per_epoch, Q)
-    return theory.finite_step_covariance(K, A, C_S, Q)
+def _common(
+    method: Method,
+    structure: str,
+    batches: Batches,
+    known: Geometry,
+    post: Posterior,
+    options: dict[str, Any],
+    tuned: Tuned,
+) -> dict[str, Any]:
+    """The fields of a plan that repeat what it was made from."""
+    injected = tuned.injected_cov
+    return {
+        "method": method.name,
+        "equation": method.variants[structure][0],
+        "target": method.target,
+        "structure": structure,
+        "batches": batches,
+        "engine": method.engine,
+        "options": MappingProxyType(options),
+        "gain": as_operator(tuned.gain),
+        "injected_cov": None if injected is None else as_operator(injected),
+        "momentum": tuned.momentum,
+        "window": tuned.window,
+        "decay": tuned.decay,
+        "running": tuned.running,
+        "geometry": known,
+        "labels": tuple(post.labels),
+        "layout": post.layout,
+        "model": post.model,
+    }

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 
@@ -30,3 +31,24 @@ def bar(
             yield lambda done, total: progress.update(task, completed=done, total=total)
 
     return opened
+
+
+@contextmanager
+def each(title: str, total: int, show: bool | None) -> Iterator[Callable[[str], None]]:
+    """A bar over ``total`` named pieces of work; called with a piece's name as it begins."""
+    console = Console(stderr=True, force_terminal=True if show else None)
+    if not (console.is_terminal if show is None else show):
+        yield lambda _name: None
+        return
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
+    with Progress(*columns, console=console) as progress:
+        task = progress.add_task(title, total=total)
+        begun = 0
+
+        def ready(name: str) -> None:
+            nonlocal begun
+            progress.update(task, completed=begun, description=escape(f"{title}: {name}"))
+            begun += 1
+
+        yield ready
+        progress.update(task, completed=total, description=title)

@@ -1,6 +1,8 @@
 """Draws and what they mean."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
 import jax
@@ -9,7 +11,8 @@ import numpy as np
 from ornstein._check import InputError, choice, positive
 from ornstein._types import PyTree, Vector
 from ornstein.diagnosis import Diagnosis, diagnose
-from ornstein.measure import MeasuredKL, as_matrix, measured_kl
+from ornstein.measure import MeasuredKL, measured_kl
+from ornstein.operators import as_matrix
 from ornstein.plan import Plan
 from ornstein.posterior import Posterior
 from ornstein.runner import Settings, Status
@@ -35,6 +38,8 @@ class Result:
         Steps made by each chain, warm-up included.
     seconds
         Time in the sampling loop.
+    path
+        What an engine saw on its way, e.g. the ELBO of ``bbvi`` round by round.
     """
 
     flat: Vector
@@ -44,6 +49,7 @@ class Result:
     settings: Settings
     steps: int
     seconds: float
+    path: Mapping[str, Vector] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def draws(self) -> PyTree:

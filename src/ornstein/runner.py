@@ -1,11 +1,13 @@
 """Chains spread over threads, in chunks of segments, with progress between them."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from time import perf_counter
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
@@ -15,16 +17,18 @@ import numpy.typing as npt
 
 from ornstein._check import InputError
 from ornstein._tree import cast, to_device
-from ornstein._types import Array, Vector
+from ornstein._types import Array, PyTree, Vector
 from ornstein.data import Order, Reader
 from ornstein.kernels.contract import State
+from ornstein.kernels.fisher import Fisher
 from ornstein.loop import Loop, Problem, Segments, advance, build_kernel
-from ornstein.operators import Dense, Diagonal, Operator, as_operator
+from ornstein.operators import Dense, Diagonal, Operator, as_matrix, as_operator
 from ornstein.plan import Plan
 from ornstein.posterior import Posterior
 
 _CHUNKS = 40  # dispatches a long run is cut into, so that progress can be shown
 _CHUNK_STEPS = 100_000  # steps of a dispatch, at least: less is not worth its overhead
+_MAPPED = 256  # draws mapped to parameters at once
 _ORDER_BYTES = 2**26  # reading orders held at once by one chain
 
 
@@ -52,12 +56,13 @@ class Settings:
 
 
 class Run(NamedTuple):
-    """Draws as vectors (chains, draws, D), and how the run went."""
+    """Draws as vectors (chains, draws, D), how the run went and what was seen on the way."""
 
     flat: Vector
     status: Status
     steps: int
     seconds: float
+    path: Mapping[str, Vector] = MappingProxyType({})
 
 
 class Goal(NamedTuple):
@@ -127,11 +132,12 @@ def _gathered(chains: list[_Chain], draws: int, center: Vector, factor: Operator
     count = min(draws, *(sum(map(len, chain.kept)) for chain in chains))
     gathered = np.empty((len(chains), count, len(center)))
     for chain, target in zip(chains, gathered, strict=True):
-        start = 0
-        for part in chain.kept:
-            part = part[: count - start]
-            target[start : start + len(part)] = factor.matvec(part.astype(float))
-            start += len(part)
+        kept = np.concatenate(chain.kept)[:count].astype(float)
+        for start in range(0, count, _MAPPED):
+            part = kept[start : start + _MAPPED]
+            # Always as many at once: a product's rounding depends on the number of its rows.
+            whole = np.concatenate([part, np.zeros((_MAPPED - len(part), kept.shape[1]))])
+            target[start : start + len(part)] = factor.matvec(whole)[: len(part)]
     gathered += center
     return gathered
 
@@ -209,6 +215,8 @@ class _Crew:
         # While the device runs.
         chain.ahead = None if last else self._segments(chain, first + self.chunk)
         made = np.asarray(positions).reshape(-1, self.loop.dim)
+        if last:
+            chain.orders = None  # of many chains these would add up
         if np.isfinite(made).all():
             chain.state = state
         else:
@@ -250,7 +258,7 @@ def _prepare(
     reader, rows = Reader.lay_out(
         plan.batches, local.model.rows_last, local.data, _entropy(key), multiplicity
     )
-    noise = None if plan.injected_cov is None else _in_basis(local.factor, plan.injected_cov)
+    rule, noise, constants = _update_rule(plan, local.factor)
     loop = Loop(
         model=local.model,
         reader=reader,
@@ -258,13 +266,15 @@ def _prepare(
         thin=settings.thin,
         segment_draws=_segment_draws(plan, settings),
         dtype=settings.dtype,
-        has_momentum=plan.momentum < 1,
+        rule=rule,
+        structure=plan.structure,
+        window=plan.window,
     )
     problem = Problem(
         rows=to_device(rows),
         hyper=to_device(cast(local.hyper, dtype)),
         noise_factor=None if noise is None else to_device(noise.astype(dtype)),
-        friction=jnp.asarray(plan.momentum, dtype),
+        constants=to_device(cast(constants, dtype)),
     )
     spread = _in_basis(local.factor, as_operator(plan.predicted_cov))
     chains = []
@@ -276,6 +286,34 @@ def _prepare(
         state = build_kernel(loop, problem).init(init_key, jnp.asarray(start, dtype))
         chains.append(_Chain(number, chain_key, state, []))
     return loop, problem, chains, local.factor
+
+
+def _update_rule(plan: Plan, factor: Operator) -> tuple[str, Operator | None, PyTree]:
+    """Name of the kernel, factor of its injected noise by z, and its constants."""
+    noise = None if plan.injected_cov is None else _in_basis(factor, plan.injected_cov)
+    if plan.running is not None:
+        step, extra = plan.running
+        by_z = partial(_by_z, factor, plan.dim)
+        constants = Fisher(
+            step_size=np.asarray(step),  # type: ignore[arg-type]
+            num_data=np.asarray(float(plan.num_data)),  # type: ignore[arg-type]
+            noise_factor=np.asarray(plan.batches.noise_factor),  # type: ignore[arg-type]
+            extra_noise=by_z(as_matrix(np.asarray(extra))),  # type: ignore[arg-type]
+            noise_cov=by_z(as_matrix(plan.noise_cov)),  # type: ignore[arg-type]
+        )
+        root = None if noise is None else as_operator(constants.extra_noise).sqrt()
+        return "fisher", root, constants
+    if plan.decay is not None:
+        return "decreasing", noise, tuple(np.asarray(value, float) for value in plan.decay)
+    if plan.momentum < 1:
+        return "momentum", noise, np.asarray(plan.momentum)
+    return "first_order", noise, ()
+
+
+def _by_z(factor: Operator, dim: int, matrix: Vector) -> Vector:
+    """``W' M W``."""
+    W = factor.dense(dim)
+    return W.T @ matrix @ W
 
 
 def _entropy(key: Array) -> tuple[int, ...]:

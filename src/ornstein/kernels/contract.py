@@ -1,6 +1,7 @@
 """What every kernel offers."""
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from ornstein import _random
@@ -43,11 +44,14 @@ class Kernel(NamedTuple):
         none.
     advance
         ``(state, batch, noise) -> (state, info)``.
+    read
+        ``state -> the draw it stands for``: its position, unless said otherwise.
     """
 
     init: Callable[[Array, Array], State]
     noise: Noise | None
     advance: Advance
+    read: Callable[[State], Array] = attrgetter("position")
 
     def step(self, key: Array, state: State, batch: PyTree) -> tuple[State, Info]:
         """One step, drawing its own noise."""

@@ -278,11 +278,17 @@ class FoldedGlm(LocalModel):
 
     def minibatch_gradient(self, z: Array, batch: Minibatch, hyper: PyTree) -> Array:
         """Two matrix-vector products, and a prior that is diagonal by z."""
+        prior = hyper["precision"] * z + hyper["at_center"]
+        return batch.per_example(batch.rows["x"] @ self._residual(z, batch, hyper), prior)
+
+    def row_gradients(self, z: Array, batch: Minibatch, hyper: PyTree) -> Array:
+        """Residual times features."""
+        return batch.rows["x"] * self._residual(z, batch, hyper)[None]
+
+    def _residual(self, z: Array, batch: Minibatch, hyper: PyTree) -> Array:
         rows = batch.rows
         residual = self.family.folded_residual(z @ rows["x"], rows, hyper["family"])
-        residual = residual if batch.weights is None else residual * batch.weights
-        prior = hyper["precision"] * z + hyper["at_center"]
-        return batch.per_example(rows["x"] @ residual, prior)
+        return residual if batch.weights is None else residual * batch.weights
 
 
 @dataclass(frozen=True)
@@ -293,11 +299,21 @@ class CentredGlm(LocalModel):
 
     def minibatch_gradient(self, z: Array, batch: Minibatch, hyper: PyTree) -> Array:
         """Two matrix products, and the chain rule by ``W``."""
-        rows, step = batch.rows, hyper["factor"].matvec(z)
-        residual = self.glm.family.folded_residual(
-            self.glm.along(step, rows["x"]), rows, hyper["family"]
-        )
-        residual = residual if batch.weights is None else residual * batch.weights[None]
-        rows_sum = self.glm.back(residual, rows["x"])
+        step = hyper["factor"].matvec(z)
+        rows_sum = self.glm.back(self._residual(step, batch, hyper), batch.rows["x"])
         prior = hyper["precision"] * step + hyper["at_center"]
         return hyper["factor"].rmatvec(batch.per_example(rows_sum, prior))
+
+    def row_gradients(self, z: Array, batch: Minibatch, hyper: PyTree) -> Array:
+        """Residuals times features, row by row."""
+        residual = self._residual(hyper["factor"].matvec(z), batch, hyper)
+        rows = jax.vmap(lambda r, x: self.glm.back(r[:, None], x[None]))(
+            residual.T, batch.rows["x"]
+        )
+        return hyper["factor"].rmatvec(rows).T
+
+    def _residual(self, step: Array, batch: Minibatch, hyper: PyTree) -> Array:
+        """Outputs first, (K, S)."""
+        eta = self.glm.along(step, batch.rows["x"])
+        residual = self.glm.family.folded_residual(eta, batch.rows, hyper["family"])
+        return residual if batch.weights is None else residual * batch.weights[None]

@@ -7,8 +7,20 @@ Symbols: ``A`` Hessian of the mean loss, ``C_S`` covariance of the minibatch gra
 ``Q`` covariance of the injected noise, ``N`` number of examples, ``S`` batch size.
 """
 
-from ornstein.theory.averaging import averaged_covariance, averaged_covariance_limit
+from ornstein.theory.averaging import (
+    averaged_covariance,
+    averaged_covariance_limit,
+    chain_covariance,
+)
 from ornstein.theory.kl import gaussian_kl, posterior_kl
+from ornstein.theory.langevin import (
+    Decay,
+    decreasing_covariance,
+    sghmc,
+    sghmc_step_limit,
+    sgld,
+    sgld_step_size,
+)
 from ornstein.theory.minibatch import batch_noise_factor, epoch_covariance
 from ornstein.theory.recipes import (
     Recipe,
@@ -25,7 +37,6 @@ from ornstein.theory.recipes import (
     sgfs_diagonal,
     sgfs_full,
     sgfs_scalar,
-    sgld,
     square_root_sgd,
 )
 from ornstein.theory.stationary import (
@@ -42,12 +53,15 @@ from ornstein.theory.stationary import (
 from ornstein.theory.whitening import joint_diagonalisation, relative_eigenvalues
 
 __all__ = [
+    "Decay",
     "Modes",
     "Recipe",
     "averaged_covariance",
     "averaged_covariance_limit",
     "batch_noise_factor",
+    "chain_covariance",
     "constant_sgd",
+    "decreasing_covariance",
     "diagonal_sgd",
     "epoch_covariance",
     "exact",
@@ -72,7 +86,10 @@ __all__ = [
     "sgfs_diagonal",
     "sgfs_full",
     "sgfs_scalar",
+    "sghmc",
+    "sghmc_step_limit",
     "sgld",
+    "sgld_step_size",
     "square_root_sgd",
     "within_limits",
 ]

@@ -1,4 +1,4 @@
-"""Recipes: the gain and injected noise of each method (R1-R8, X1-X4).
+"""Recipes: the gain and injected noise of each method (R1-R7, X1-X4).
 
 Each takes the minibatch noise ``C_S`` itself, so the paper's ``C / S`` (drawn with replacement)
 and a finite population's ``C / S (N-S)/(N-1)`` follow from the same formula. A gain is a number
@@ -138,11 +138,6 @@ def sgfs_bounded(batch_noise_cov: Vector, num_data: int, step_size: float, h_max
     extra = np.maximum(0.0, 2 / (h_max * num_data) - noise)
     H = 2 / (num_data * (noise + extra))
     return Recipe(step_size * H, step_size * extra * H**2)
-
-
-def sgld(num_data: int, step_size: float) -> Recipe:
-    """R8 (Welling and Teh): ``K = (eps N / 2) I``, ``Q = eps I``."""
-    return Recipe(np.asarray(step_size * num_data / 2), np.asarray(step_size))
 
 
 def finite_step_sgd(hessian: Vector, batch_noise_cov: Vector, num_data: int) -> Recipe:

@@ -1,84 +1,17 @@
-"""The registry: every method is a recipe for (gain, injected noise) and one row here.
+"""Methods that live on the minibatches' own noise, and the exact one (R1-R4, X1-X5)."""
 
-To add one, write its equation as a function of :mod:`ornstein.theory.recipes` and register it
-below; plan, runner, command line and the contract test find it by itself.
-"""
-
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from types import MappingProxyType
-from typing import Any
+
+import numpy as np
 
 from ornstein import _check, theory
 from ornstein._check import InputError
 from ornstein._types import Vector
+from ornstein.methods.contract import Method, Setting, Tuned
 from ornstein.theory import Recipe
-from ornstein.theory.recipes import diagonal
-
-
-@dataclass(frozen=True)
-class Setting:
-    """What a recipe may use: A and ``C_S`` (matrices, or vectors for diagonals), ``C_S/C``, N.
-
-    ``anchored`` gradients (X9) have no noise at the optimum: some must be injected.
-    """
-
-    hessian: Vector
-    batch_noise_cov: Vector
-    noise_factor: float
-    num_data: int
-    anchored: bool = False
-
-
-@dataclass(frozen=True)
-class Method:
-    """One way to choose gain and noise.
-
-    Attributes
-    ----------
-    variants
-        Equation and recipe per structure of the gain; the first is the default.
-    options
-        The method's own options with their defaults.
-    target
-        What the stationary covariance aims at: ``posterior`` or ``sandwich``.
-    control_variates
-        Whether gradients are anchored at the optimum (X9) unless asked otherwise; None where the
-        method injects no noise and lives on that of plain gradients.
-    any_step
-        Whether large batches, which make large steps, cost no accuracy.
-    """
-
-    name: str
-    summary: str
-    variants: Mapping[str, tuple[str, Callable[..., Recipe]]]
-    options: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
-    target: str = "posterior"
-    control_variates: bool | None = False
-    any_step: bool = False
-
-    @property
-    def structures(self) -> tuple[str, ...]:
-        """Structures of the gain on offer."""
-        return tuple(self.variants)
-
-    def recipe(
-        self,
-        structure: str,
-        setting: Setting,
-        options: Mapping[str, Any],
-        known_elsewhere: tuple[str, ...] = (),
-    ) -> Recipe:
-        """Gain and injected noise for a setting; suggestions may come from other known words."""
-        unknown = sorted(set(options) - set(self.options))
-        if unknown:
-            known = ", ".join(self.options) or "none"
-            raise InputError(
-                f"method {self.name!r} has no option {unknown[0]!r}; its options: {known}."
-                f"{_check.nearest(unknown[0], (*self.options, *known_elsewhere))}"
-            )
-        _, function = self.variants[structure]
-        return function(setting, **{**self.options, **options})
+from ornstein.theory.langevin import inverse_diagonal, largest_rate
+from ornstein.theory.recipes import diagonal, inverse
 
 
 def _exact(setting: Setting, rho: float | None) -> Recipe:
@@ -101,13 +34,19 @@ def _least_rho(setting: Setting, relative_noise: Vector) -> float:
     return 0.0 if relative_noise.min() >= 1 and not setting.anchored else 1.0
 
 
-def _momentum(setting: Setting, momentum: float) -> Recipe:
+def friction(momentum: object) -> float:
+    """``mu``, checked."""
     mu = _check.positive("momentum", momentum)
     if mu > 1:
         raise InputError(
             f"momentum is the friction mu in (0, 1] (1 means none; 0.1 keeps 90 % of the "
             f"velocity), found {momentum!r}."
         )
+    return mu
+
+
+def _momentum(setting: Setting, momentum: float) -> Recipe:
+    mu = friction(momentum)
     return theory.momentum_sgd(setting.hessian, setting.batch_noise_cov, setting.num_data, mu)
 
 
@@ -115,12 +54,33 @@ def _sandwich(setting: Setting) -> Recipe:
     return theory.sandwich(setting.hessian, setting.noise_factor, setting.num_data)
 
 
+def _averaged(units: Callable[[Vector], Vector]) -> Callable[..., Tuned]:
+    """Means of iterates of SGD whose gain is ``step_size`` of the fastest direction's Newton step.
+
+    ``units`` makes the gain's structure from A. By default that direction forgets ten times in a
+    window: longer steps would lead the iterates further from the optimum for no gain.
+    """
+
+    def tune(setting: Setting, window: int | None, step_size: float | None) -> Tuned:
+        if window is None:
+            window = max(1, round(setting.num_data / setting.batch_size))
+        window = _check.whole("window", window, high=2**30)
+        step = min(0.5, 10 / window) if step_size is None else step_size
+        step = _check.positive("step_size", step)
+        if step >= 2:
+            raise InputError(f"step_size must be below 2, where SGD diverges, found {step_size!r}.")
+        unit = units(setting.hessian)
+        return Tuned(step / largest_rate(unit, setting.hessian) * unit, window=window)
+
+    return tune
+
+
 def _from_noise(recipe: Callable[[Vector, int], Recipe]) -> Callable[[Setting], Recipe]:
     """A recipe that looks at the noise only, as the paper's do."""
     return lambda setting: recipe(setting.batch_noise_cov, setting.num_data)
 
 
-_ALL = (
+METHODS = (
     Method(
         "exact",
         "finite-step exact gain, with injected noise where the minibatches make too little",
@@ -149,6 +109,18 @@ _ALL = (
         any_step=True,
     ),
     Method(
+        "averaged",
+        "means of successive iterates of SGD, by default over as many as one pass makes",
+        {
+            "dense": ("X5", _averaged(inverse)),
+            "diagonal": ("X5", _averaged(inverse_diagonal)),
+            "scalar": ("X5", _averaged(lambda _: np.asarray(1.0))),
+        },
+        MappingProxyType({"window": None, "step_size": None}),
+        target="sandwich",
+        control_variates=None,
+    ),
+    Method(
         "sandwich",
         "the covariance that stays honest when the model is misspecified",
         {"dense": ("X3", _sandwich)},
@@ -157,11 +129,3 @@ _ALL = (
         any_step=True,
     ),
 )
-
-METHODS: Mapping[str, Method] = MappingProxyType({method.name: method for method in _ALL})
-"""Every method by name."""
-
-
-def find(name: str) -> Method:
-    """The method of that name, or an error that lists them."""
-    return METHODS[_check.choice("method", name, tuple(METHODS))]

@@ -1,0 +1,69 @@
+"""Laplace's approximation: independent draws of the Gaussian at the optimum."""
+
+from time import perf_counter
+
+import jax
+import numpy as np
+import scipy.linalg
+
+from ornstein._check import InputError
+from ornstein._types import Array, Vector
+from ornstein.operators import Dense, Diagonal, Operator
+from ornstein.plan import Plan
+from ornstein.posterior import Posterior
+from ornstein.runner import OpenProgress, Run, Settings, Status
+
+
+def run(post: Posterior, plan: Plan, key: Array, settings: Settings, progress: OpenProgress) -> Run:
+    """Draw from ``N(theta*, (N A)^-1)``, or from the product of its conditionals if diagonal.
+
+    A draw is a step.
+    """
+    del post
+    began = perf_counter()
+    with progress(settings.draws) as report:
+        flat = draw(key, plan.center, local_root(plan), settings)
+        report(settings.draws, settings.draws)
+    return Run(flat, Status(True, "ok"), settings.draws, perf_counter() - began)
+
+
+def local_root(plan: Plan) -> Operator:
+    """``W`` with ``W W' = (N A)^-1``; of A's diagonal where the plan's structure is diagonal.
+
+    A triangular solve with the Cholesky factor of the precision, in units in which the precision's
+    diagonal is one.
+    """
+    precision = plan.posterior_precision
+    diagonal = np.diag(precision) if precision.ndim == 2 else precision
+    if not (diagonal > 0).all():
+        raise _no_minimum()
+    scale = 1 / np.sqrt(diagonal)
+    if precision.ndim < 2 or plan.structure == "diagonal":
+        return Diagonal(scale)
+    try:
+        lower = np.linalg.cholesky(precision * scale[:, None] * scale)
+    except np.linalg.LinAlgError:
+        raise _no_minimum() from None
+    root = scipy.linalg.solve_triangular(lower, np.diag(scale), lower=True)
+    return Dense(np.ascontiguousarray(root.T))
+
+
+def draw(key: Array, mean: Vector, root: Operator, settings: Settings) -> Vector:
+    """Independent draws (chains, draws, D) of ``N(mean, R R')`` in float64.
+
+    Every chain has a key of its own, so that fewer chains are the first of more.
+    """
+    shape = settings.draws, len(mean)
+    flat = np.empty((settings.chains, *shape))
+    with jax.enable_x64(True):
+        for chain, target in enumerate(flat):
+            normal = jax.random.normal(jax.random.fold_in(key, chain), shape, np.float64)
+            target[:] = mean + np.asarray(root.matvec(np.asarray(normal)))
+    return flat
+
+
+def _no_minimum() -> InputError:
+    return InputError(
+        "the loss has no strict minimum at the plan's centre: its curvature there is not positive "
+        "definite. Plan at the optimum (leave out at=), or give every parameter a proper prior."
+    )

@@ -1,0 +1,233 @@
+"""What to make of a table: which columns serve, and how they become numbers."""
+
+import hashlib
+import re
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from ornstein._check import InputError, choice, shown
+from ornstein.tables import _columns
+from ornstein.tables._columns import Floats, Labels, listing, names_of
+from ornstein.tables._encoding import (
+    MISSING,
+    MODELS,
+    Categorical,
+    Encoding,
+    Numeric,
+    missing_counts,
+)
+from ornstein.tables._target import learn_target, target_column
+
+MAX_LEVELS = 100
+
+_DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}([T ].*)?|\d{1,2}[./-]\d{1,2}[./-]\d{2,4}([T ].*)?")
+_DIGITS_AND_COMMAS = re.compile(r"[+-]?\d[\d.,]*")
+
+
+class Learned(NamedTuple):
+    """What :func:`learn` gives.
+
+    Attributes
+    ----------
+    encoding
+        How the table's columns became numbers.
+    X, y
+        The rows in use, standardised.
+    notes
+        What was left out, filled in or assumed, a sentence each.
+    """
+
+    encoding: Encoding
+    X: Floats
+    y: npt.NDArray[Any]
+    notes: tuple[str, ...]
+
+
+def learn(frame: pd.DataFrame, target: str, model: str, missing: str = "refuse") -> Learned:
+    """Learn how the columns of a table become numbers, and encode its rows.
+
+    Numbers are centred and scaled to unit variance, text and categories become indicators of
+    every level but the first. Columns that are constant or say the same as an earlier one are
+    left out. The target of a linear model is centred and scaled as well;
+    :func:`~ornstein.tables.unstandardise` undoes all of it.
+
+    Parameters
+    ----------
+    frame
+        The table.
+    target
+        Name of the column to predict; all others are used to predict it.
+    model
+        ``linear``, ``logistic``, ``softmax`` or ``poisson``.
+    missing
+        ``refuse`` missing values, ``drop`` the rows that have any, or ``impute``: the mean in
+        columns of numbers, a level of its own elsewhere. Columns without any value are left
+        out, and rows without a target dropped, by both.
+    """
+    choice("model", model, MODELS)
+    choice("missing", missing, MISSING)
+    frame = _columns.named(frame)
+    target_column(frame, target)
+    for name in frame.columns:
+        _columns.kind(name, frame[name])
+    frame, notes = _resolve_missing(frame, target, missing)
+    column_to_predict = learn_target(model, frame[target])
+    columns, more = _learn_columns(frame.drop(columns=target))
+    encoding = Encoding(model, missing, columns, column_to_predict)
+    X, y = encoding.encode(frame), encoding.encode_target(frame)
+    return Learned(encoding, X, y, (*notes, *more, *_references(columns)))
+
+
+def _references(columns: tuple[Numeric | Categorical, ...]) -> list[str]:
+    parts = [
+        f"{shown(column.name)} with {shown(column.levels[0])}"
+        for column in columns
+        if isinstance(column, Categorical)
+    ]
+    more = f" and {len(parts) - 5} more" if len(parts) > 5 else ""
+    return [f"Levels are compared: those of {', '.join(parts[:5])}{more}."] if parts else []
+
+
+# Missing values ---------------------------------------------------------------------------------
+
+
+def _resolve_missing(
+    frame: pd.DataFrame, target: str, missing: str
+) -> tuple[pd.DataFrame, list[str]]:
+    """The rows and columns to go on with, and notes on the others."""
+    counts = missing_counts(frame)
+    if not counts:
+        return frame, []
+    if missing == "refuse":
+        raise InputError(
+            f"Missing values in {listing(counts)}. Have those rows dropped (missing='drop') or "
+            "their values filled in (missing='impute')."
+        )
+    rows, lacking = len(frame), {target: counts[target]} if target in counts else {}
+    frame = frame.dropna(subset=[target])
+    empty = [name for name, count in missing_counts(frame).items() if count == len(frame)]
+    frame = frame.drop(columns=empty)
+    if missing == "drop":
+        lacking |= missing_counts(frame)
+        frame = frame.dropna()
+        if frame.empty:
+            raise InputError(
+                f"Every row has missing values: {listing(lacking)}. Leave out the columns that "
+                "lack most, or have values filled in (missing='impute')."
+            )
+    filled = missing_counts(frame)
+    means = {k: n for k, n in filled.items() if _columns.kind(k, frame[k]) == "numbers"}
+    levels = {k: n for k, n in filled.items() if k not in means}
+    dropped = f"Dropped {rows - len(frame):,} of {rows:,} rows for missing values: "
+    notes = {
+        "Left out, having no values: " + names_of(empty): empty,
+        dropped + listing(lacking): lacking,
+        "Filled in by the column's mean: " + listing(means): means,
+        "Missing values made a level of their own: " + listing(levels): levels,
+    }
+    return frame, [f"{note}." for note, concerned in notes.items() if concerned]
+
+
+# Columns ----------------------------------------------------------------------------------------
+
+
+def _learn_columns(
+    frame: pd.DataFrame,
+) -> tuple[tuple[Numeric | Categorical, ...], list[str]]:
+    learned: list[Numeric | Categorical] = []
+    constant: list[str] = []
+    notes: list[str] = []
+    first_of: dict[bytes, str] = {}
+    for name in frame.columns:
+        series = frame[name]
+        content: Floats | Labels
+        if _columns.kind(name, series) == "numbers":
+            content = _columns.numbers(name, series)
+            is_constant = np.nanmin(content) == np.nanmax(content)
+        else:
+            content = _columns.labels(name, series)
+            is_constant = content.codes.min() == content.codes.max()
+        if is_constant:
+            constant.append(name)
+            continue
+        earlier = first_of.setdefault(_digest(content), name)
+        if earlier != name:
+            notes.append(f"Left out, saying the same as {shown(earlier)}: {shown(name)}.")
+        elif isinstance(content, Labels):
+            learned.append(_learn_labels(name, content))
+            if not isinstance(series.dtype, pd.CategoricalDtype):
+                notes += _numbers_among(name, content)
+        else:
+            learned.append(Numeric(name, *_columns.centre_and_scale(name, content)))
+    if constant:
+        notes.insert(0, f"Left out, being constant: {names_of(constant)}.")
+    if not learned:
+        raise InputError(
+            "The table has no column to predict from" + (f": {notes[0]}" if notes else ".")
+        )
+    return tuple(learned), notes
+
+
+def _digest(content: Floats | Labels) -> bytes:
+    """Equal for columns that divide the rows alike (labels) or hold the same numbers."""
+    if isinstance(content, Labels):
+        return b"labels" + hashlib.sha256(pd.factorize(content.codes)[0].tobytes()).digest()
+    return b"numbers" + hashlib.sha256((content + 0.0).tobytes()).digest()
+
+
+def _learn_labels(name: str, found: Labels) -> Categorical:
+    _refuse_disguised(name, found)
+    _refuse_many_levels(name, found)
+    some_missing = bool((found.codes < 0).any())
+    levels = (*found.levels, None) if some_missing else found.levels
+    places = np.where(found.codes < 0, len(found.levels), found.codes)
+    shares = np.bincount(places)[1:] / len(places)
+    return Categorical(name, levels, tuple(shares.tolist()))
+
+
+def _refuse_disguised(name: str, found: Labels) -> None:
+    """Refuse dates, and numbers with commas, that came as text."""
+    if all(_DATE.fullmatch(level.strip()) for level in found.levels):
+        raise InputError(
+            f"Column {shown(name)} holds dates, such as {shown(found.levels[0])}. Turn them into "
+            "numbers, such as days since the first, or leave the column out."
+        )
+    commas = [level for level in found.levels if "," in level]
+    if commas and all(_DIGITS_AND_COMMAS.fullmatch(level.strip()) for level in found.levels):
+        raise InputError(
+            f"Column {shown(name)} holds numbers with commas, such as {shown(commas[0])}. Write "
+            "them with a decimal point and no separator of thousands."
+        )
+
+
+def _refuse_many_levels(name: str, found: Labels) -> None:
+    count, rows = len(found.levels), int((found.codes >= 0).sum())
+    if count <= MAX_LEVELS and count < rows:
+        return
+    every = "a different one in every row, " if count == rows else ""
+    limit = f"at most {MAX_LEVELS} are taken" if count > MAX_LEVELS else "nothing can be learned"
+    numeric = [level for level in found.levels[:1000] if _columns.is_number(level)]
+    hint = "If it is a name or free text, leave it out; else group its rare levels."
+    if 2 * len(numeric) > min(count, 1000):
+        other = next((level for level in found.levels if not _columns.is_number(level)), None)
+        hint = "Most of them are numbers"
+        hint += f", but not {shown(other)}; correct such values." if other else " kept as text."
+    raise InputError(
+        f"Column {shown(name)} has {count:,} levels, {every}such as {names_of(found.levels[:3])}; "
+        f"{limit}. {hint}"
+    )
+
+
+def _numbers_among(name: str, found: Labels) -> list[str]:
+    numeric = sum(_columns.is_number(level) for level in found.levels)
+    if not numeric:
+        return []
+    other = next((level for level in found.levels if not _columns.is_number(level)), None)
+    but = f", but not {shown(other)}" if other is not None else ""
+    return [
+        f"{shown(name)} is taken as categorical: {numeric} of its {len(found.levels)} levels are "
+        f"numbers{but}."
+    ]
