@@ -166,7 +166,7 @@ def test_T3_the_elbo_is_the_evidence_less_the_divergence(structure: str) -> None
     root = np.array([[0.1, 0, 0], [0.02, 0.2, 0], [-0.05, 0.01, 0.08]])
     root = root if structure == "dense" else np.diag(np.diag(root))
     q = Gaussian(mean, Dense(root) if structure == "dense" else Diagonal(np.diag(root)))
-    elbo = Elbo(post, jax.random.key(0))(q)
+    elbo = Elbo(post, precision, jax.random.key(0))(q)
     expected = evidence - gaussian_kl(root @ root.T, precision, mean - center)
     assert abs(elbo - expected) < 1e-9 * abs(expected)
 

@@ -179,7 +179,7 @@ class _Fit:
         reader, rows = Reader.lay_out(batches, local.model.rows_last, local.data, ())
         self.factor = local.factor
         self.loop = _Loop(local.model, reader, dtype, min(_CHUNK, _power_of_two(self.max_steps)))
-        self.elbo = Elbo(post, jax.random.fold_in(key, 0))
+        self.elbo = Elbo(post, plan.posterior_precision, jax.random.fold_in(key, 0))
         self.made = 0  # dispatches
         self.ends: list[_End] = []
         with jax.enable_x64(dtype == "float64"):

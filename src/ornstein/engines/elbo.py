@@ -11,7 +11,7 @@ from ornstein._tree import cast, sum_over_blocks
 from ornstein._types import Array, PyTree, Vector
 from ornstein.geometry import block_rows
 from ornstein.model import Model
-from ornstein.operators import Operator
+from ornstein.operators import Operator, as_operator
 from ornstein.posterior import Posterior
 
 _PAIRS = 32  # of opposite normals
@@ -25,26 +25,33 @@ class Gaussian(NamedTuple):
 
 
 class Elbo:
-    """``E_q[log p(data, theta)]`` plus the entropy of q, at the same normals for every q.
+    """``E_q[log p(data, theta)]`` plus the entropy of q.
 
-    Differences between like q's then have little noise.
+    The expectation of the quadratic part ``-1/2 (theta - m)' P (theta - m)`` is taken in closed
+    form, that of the rest at pairs of opposite normals, the same for every q: the ELBO of a
+    quadratic model is exact, and differences between like q's have little noise.
 
     Parameters
     ----------
     post
         The posterior.
+    precision
+        ``P``: the posterior's at its optimum, or the diagonal of that.
     key
         Chooses the normals.
     """
 
-    def __init__(self, post: Posterior, key: Array) -> None:
-        self.post = post
-        self.normals = opposite_normals(key, post.dim)
+    def __init__(self, post: Posterior, precision: Vector, key: Array) -> None:
+        self.post, self.precision = post, as_operator(precision)
+        with jax.enable_x64(True):
+            normals = np.asarray(jax.random.normal(key, (_PAIRS, post.dim), np.float64))
+        self.normals = np.concatenate([normals, -normals])
 
     def __call__(self, q: Gaussian) -> float:
         """In nats; not finite where a loss or a scale is not."""
         model, hyper, dim = self.post.model, self.post.hyper, self.post.dim
-        points = q.mean + np.asarray(q.root.matvec(self.normals))
+        offsets = np.asarray(q.root.matvec(self.normals))
+        points = q.mean + offsets
 
         def block(rows: PyTree, weights: Vector) -> Array:
             return _losses(model, points, cast(rows, np.float64), hyper, weights)
@@ -52,22 +59,11 @@ class Elbo:
         with jax.enable_x64(True):
             losses = sum_over_blocks(self.post.data, block_rows(self.post), block)
             losses = losses + np.asarray(_prior_losses(model, points, hyper))
+        rest = losses - 0.5 * (offsets * self.precision.matvec(offsets)).sum(axis=1)
+        columns = q.root.dense(dim).T
+        quadratic = 0.5 * (columns * self.precision.matvec(columns)).sum()
         entropy = 0.5 * dim * (1 + math.log(2 * math.pi)) + q.root.logdet(dim)
-        return float(entropy - losses.mean())
-
-
-def opposite_normals(key: Array, dim: int) -> Vector:
-    """Pairs ``xi, -xi`` whose second moments are the identity, or have its diagonal.
-
-    Up to 32 parameters they are the identity: the ELBO of a quadratic model is then exact.
-    """
-    with jax.enable_x64(True):
-        normals = np.asarray(jax.random.normal(key, (_PAIRS, dim), np.float64))
-    if dim <= _PAIRS:
-        normals = np.linalg.qr(normals)[0] * math.sqrt(_PAIRS)
-    else:
-        normals = normals / np.sqrt((normals**2).mean(axis=0))
-    return np.concatenate([normals, -normals])
+        return float(entropy - quadratic - rest.mean())
 
 
 @partial(jax.jit, static_argnums=(0,))
