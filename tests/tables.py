@@ -25,6 +25,13 @@ def regression(
     return orn.models.linear(X, y, **options)  # type: ignore[arg-type]
 
 
+def mild_regression(rows: int) -> orn.Posterior:
+    """A linear regression on three columns of nearly equal scale, hardly correlated."""
+    rng = np.random.default_rng(4)
+    X = rng.normal(size=(rows, 3)) * np.array([1.0, 1.2, 0.8]) + 0.3 * rng.normal(size=(rows, 1))
+    return orn.models.linear(X, X @ np.array([0.5, -1.0, 0.2]) + rng.normal(size=rows))
+
+
 def zoo(rows: int = 240, intercept: bool = True) -> dict[str, orn.Posterior]:
     """One small posterior of every model."""
     X = features(rows, 2)

@@ -247,9 +247,8 @@ def test_bbvi_finds_the_best_gaussian_where_that_is_not_laplace(anchored: bool) 
     assert deficit(float(done.path["mean"][0]), float(done.path["cov"][0])) < 0.003
 
 
-@pytest.mark.parametrize("name", ["logistic", "softmax"])
-def test_bbvi_of_generic_models_is_the_same(name: str) -> None:
-    post = zoo()[name]
+def test_bbvi_of_a_generic_model_is_the_same() -> None:
+    post = zoo()["softmax"]
     found = []
     for p in (post, as_generic(post)):
         plan = with_options(orn.plan(p, "bbvi", "diagonal", batch_size=30), max_steps=2048)

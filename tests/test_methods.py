@@ -14,7 +14,7 @@ from ornstein.kernels.contract import State
 from ornstein.kernels.fisher import Fisher
 from ornstein.loop import advance
 from ornstein.operators import as_operator
-from tables import as_generic, regression, zoo
+from tables import as_generic, mild_regression, regression, zoo
 
 CHAINS = {name: method for name, method in orn.METHODS.items() if method.engine == "chain"}
 ROWS = [(name, structure) for name, method in CHAINS.items() for structure in method.structures]
@@ -46,12 +46,8 @@ def known_noise(post: orn.Posterior, plan: orn.Plan) -> None:
 
 
 def mild_or_dense(structure: str) -> orn.Posterior:
-    """Columns that a gain of less structure, too, mixes in some hundred steps."""
-    if structure == "dense":
-        return regression(rows=4000)
-    rng = np.random.default_rng(4)
-    X = rng.normal(size=(4000, 3)) * np.array([1.0, 1.2, 0.8]) + 0.3 * rng.normal(size=(4000, 1))
-    return orn.models.linear(X, X @ np.array([0.5, -1.0, 0.2]) + rng.normal(size=4000))
+    """A test bed that a gain of that structure mixes in some hundred steps."""
+    return regression(rows=4000) if structure == "dense" else mild_regression(rows=4000)
 
 
 @pytest.mark.parametrize(("method", "structure"), ROWS)

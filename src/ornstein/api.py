@@ -104,6 +104,11 @@ def sample(
         raise InputError(f"plan must be made by ornstein.plan, found {type(plan).__name__}.")
     post = _fitting(post, plan)
     chains = _check.whole("chains", chains)
+    if not plan.is_chain and (thin is not None or warmup is not None):
+        raise InputError(
+            f"thin and warmup are for chains of SGD; method={plan.method!r} has none. Leave them "
+            "out."
+        )
     goal = None
     if draws == "auto":
         if not plan.is_chain or plan.decay is not None:

@@ -24,7 +24,7 @@ from ornstein.progress import each
 from ornstein.result import Result
 from ornstein.theory import modes, relaxation_steps
 
-_MOST_ROWS = 1e10  # row visits of all chains together; beyond, a run is cut short
+_MOST_ROWS = 6e9  # row visits of all chains together; beyond, a run is cut short
 _FEWEST_DRAWS = 250  # a chain, of a run that is cut short
 _MANY_CHAINS = 2000  # started in stationarity, where even that is too long
 _SHORT_RUN = 20_000  # steps of each, at most

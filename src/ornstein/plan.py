@@ -178,7 +178,10 @@ class Plan:
             ("rows, parameters", f"{N:,}, {self.dim:,}"),
         ]
         if not self.is_chain:
+            given = ", ".join(f"{name} {_shown(value)}" for name, value in self.options.items())
             lines += [
+                *([("batch", f"{S:,} rows")] if self.engine == "bbvi" else []),
+                *([("options", given)] if given else []),
                 ("predicted KL", f"{self.predicted_kl:.4f} nats"),
                 ("suggested run", f"{self.draws:,} draws a chain"),
             ]
@@ -219,3 +222,7 @@ class Plan:
         if self.running is not None:
             lines.append(("noise covariance", "estimated on the way"))
         return lines
+
+
+def _shown(value: Any) -> str:
+    return str(value) if isinstance(value, bool) else f"{value:,}"

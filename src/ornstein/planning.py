@@ -100,6 +100,10 @@ def plan(
     if batch_size is not None:
         _check.whole("batch_size", batch_size, high=N, why=f"the data has {N} rows")
     _check.choice("batches", batches, ("auto", *SCHEMES))
+    if chosen.engine != "chain" and batches not in ("auto", "independent"):
+        raise InputError(
+            f"method={method!r} has no use for batches={batches!r}; leave batches out."
+        )
     if at is not None:
         post = post.at(at)
     structure = _structure(chosen, structure, post.dim)
@@ -122,7 +126,8 @@ def plan(
     )
     make = partial(_make, chosen, structure, batches, batch_size, known, post, options)
     if chosen.engine != "chain":
-        return _fit(chosen, structure, batch_size, known, post, options)
+        anchored = control_variates is not False and chosen.control_variates is not None
+        return _fit(chosen, structure, batch_size, known, post, options, anchored)
     if anchored and advice.ill_conditioned(known):
         if control_variates:
             raise InputError(
@@ -151,7 +156,7 @@ def _whether_anchored(method: Method, wanted: bool | None, likely: bool, dense: 
             else "makes no steps of SGD"
         )
         raise InputError(f"method={method.name!r} {why}; leave control_variates out.")
-    if wanted and not dense:
+    if wanted and not dense and method.engine == "chain":
         raise InputError(
             "control_variates need the dense curvature, to know how far draws are from the "
             "anchor; use structure='dense' if its matrices fit memory, or leave them out."
@@ -291,6 +296,7 @@ def _fit(
     known: Geometry,
     post: Posterior,
     options: dict[str, Any],
+    anchored: bool,
 ) -> Plan:
     """The plan of a method that is no chain of SGD: what its draws are expected to be."""
     N = known.num_data
@@ -299,6 +305,8 @@ def _fit(
     factor = batches.noise_factor
     setting = Setting(known.hessian, known.noise_cov * factor, factor, N, S)
     tuned = method.tune(structure, setting, options)
+    if method.control_variates is not None:
+        options = {**options, "control_variates": anchored}
     K, A, _, Q = as_problem(tuned, setting)
     labels = tuple(post.labels)
     advice.refuse_not_convex(A)

@@ -84,6 +84,7 @@ def _project(ax: Axes, result: Result) -> None:
         (measured, "black", ":", "measured"),
     ):
         ax.plot(*_ellipse(matrix), color=colour, linestyle=style, label=label)
+    ax.locator_params(axis="x", nbins=5)
     ax.set_xlabel("smallest principal component")
     ax.set_ylabel("largest principal component")
 

@@ -57,7 +57,7 @@ METHODS = (
         "black-box variational inference: the best Gaussian by stochastic gradients",
         {"diagonal": ("mean field", _bbvi_mean_field), "dense": ("full rank", _bbvi_full)},
         MappingProxyType({"tolerance": 0.01, "max_steps": 2_000_000}),
-        control_variates=None,
+        control_variates=True,
         engine="bbvi",
     ),
     Method(
