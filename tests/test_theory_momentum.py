@@ -13,6 +13,7 @@ from ornstein.theory import (
     momentum_covariance,
     momentum_sgd,
     ou_covariance,
+    phase_space_covariance,
     relaxation_steps,
 )
 from strategies import EPS, Matrix, Problem, close, mismatch, problems, theory_settings
@@ -134,3 +135,19 @@ def test_X4_relaxation_steps(mu: float, rate: float) -> None:
     expected = 1 / (1 - radius) if radius < 1 else np.inf
     assert close(relaxation_steps(np.array(rate), mu), expected, rtol=1e-6)
     assert (radius < 1) == is_stable(np.array([[rate]]), np.eye(1), mu)
+
+
+@theory_settings
+@given(problems(max_log_cond=2.0, max_log_units=0.0), st.floats(0.05, 1.0))
+def test_X4_position_and_velocity_together_are_stationary(p: Problem, mu: float) -> None:
+    """One more step leaves the joint covariance as it is."""
+    K, A, C_S, Q, D = p.gain, p.hessian, p.batch_noise_cov, p.injected_cov, p.dim
+    joint = phase_space_covariance(K, A, C_S, mu, Q)
+    push, keep = K @ A, (1 - mu) * np.eye(D)
+    step = np.block([[np.eye(D) - push, keep], [-push, keep]])
+    noise = np.tile(K @ C_S @ K + Q, (2, 2))
+    assert mismatch(step @ joint @ step.T + noise, joint) < 1e-7
+    assert np.array_equal(joint[:D, :D], momentum_covariance(K, A, C_S, mu, Q))
+    unstable = phase_space_covariance(K * (4.1 / p.fastest), A, C_S, mu, Q)
+    assert unstable.shape == (2 * D, 2 * D)
+    assert np.isnan(unstable).all()

@@ -47,6 +47,7 @@ from ornstein.theory.stationary import (
     momentum_covariance,
     noise_shares,
     ou_covariance,
+    phase_space_covariance,
     relaxation_steps,
     within_limits,
 )
@@ -78,6 +79,7 @@ __all__ = [
     "noise_shares",
     "optimal_batch_size",
     "ou_covariance",
+    "phase_space_covariance",
     "posterior_kl",
     "relative_eigenvalues",
     "relaxation_steps",

@@ -114,7 +114,7 @@ def _noise_in_modes(
 
 
 def _from_modes(basis: Vector, cov: Vector) -> Vector:
-    return basis @ (0.5 * (cov + _transpose(cov))) @ _transpose(basis)
+    return basis @ _symmetric(cov) @ _transpose(basis)
 
 
 def _unstable(hessian: Vector) -> Vector:
@@ -171,9 +171,7 @@ def momentum_covariance(
 ) -> Vector:
     """X4: position covariance of ``v <- (1-mu) v - K ghat + Q^(1/2) xi; theta <- theta + v``.
 
-    In modes each pair (i, j) is a linear recursion in four moments (position-position,
-    position-velocity, velocity-position, velocity-velocity). ``momentum`` is mu: 1 means none.
-    NaN where unstable.
+    ``momentum`` is mu: 1 means none. NaN where unstable.
 
     Examples
     --------
@@ -182,8 +180,32 @@ def momentum_covariance(
     >>> bool(np.isclose(momentum_covariance(0.1 * one, one, 4 * one, momentum=1.0), plain))
     True
     """
+    joint = phase_space_covariance(gain, hessian, batch_noise_cov, momentum, injected_cov)
+    dim = joint.shape[-1] // 2
+    return joint[..., :dim, :dim]
+
+
+def phase_space_covariance(
+    gain: Vector,
+    hessian: Vector,
+    batch_noise_cov: Vector,
+    momentum: float,
+    injected_cov: Vector | None = None,
+) -> Vector:
+    """X4: joint covariance of position and velocity, (..., 2 D, 2 D), position first.
+
+    In modes each pair (i, j) is a linear recursion in four moments (position-position,
+    position-velocity, velocity-position, velocity-velocity). NaN where unstable.
+
+    Examples
+    --------
+    >>> one = np.eye(1)
+    >>> phase_space_covariance(0.1 * one, one, 4 * one, momentum=0.5).shape
+    (2, 2)
+    """
+    gain, hessian = np.broadcast_arrays(np.asarray(gain, float), np.asarray(hessian, float))
     if not is_stable(gain, hessian, momentum):
-        return _unstable(hessian)
+        return np.full((*hessian.shape[:-2], 2 * hessian.shape[-1], 2 * hessian.shape[-1]), np.nan)
     k, basis = modes(gain, hessian)
     gradient, injected = _noise_in_modes(basis, batch_noise_cov, injected_cov)
     keep = 1 - momentum
@@ -196,4 +218,15 @@ def momentum_covariance(
     pair = pair.reshape(*pair.shape[:-4], 4, 4)
     noise = np.repeat((gradient + injected)[..., None, None], 4, axis=-2)
     moments = np.linalg.solve(np.eye(4) - pair, noise)
-    return _from_modes(basis, moments[..., 0, 0])
+    position, across, _, velocity = (
+        basis @ moments[..., which, 0] @ _transpose(basis) for which in range(4)
+    )
+    rows = [
+        np.concatenate([_symmetric(position), across], axis=-1),
+        np.concatenate([_transpose(across), _symmetric(velocity)], axis=-1),
+    ]
+    return np.concatenate(rows, axis=-2)
+
+
+def _symmetric(matrix: Vector) -> Vector:
+    return 0.5 * (matrix + _transpose(matrix))
