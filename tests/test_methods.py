@@ -22,7 +22,7 @@ EACH = [(name, method.structures[0]) for name, method in CHAINS.items()]
 FURTHER: list[tuple[str, str, dict[str, Any]]] = [
     ("sgfs", "dense", {"estimate": "running"}),
     ("sgfs", "diagonal", {"estimate": "running"}),
-    ("sgfs", "scalar", {"estimate": "running"}),
+    ("sgfs", "scalar", {"estimate": "running", "step_size": 0.3}),
     ("sgfs", "diagonal", {"h_max": 0.1}),
     ("sgfs", "dense", {"extra_noise": 0.0}),
     ("sgfs", "scalar", {"extra_noise": [0.01, 0.02, 0.03], "step_size": 0.5}),

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from ornstein import __version__, datasets
@@ -99,14 +100,112 @@ def reproduce(
         figures.figure2(out, console, draws, progress)
 
 
+_Target = Annotated[str, typer.Option("--target", "-t", help="Column to predict.")]
+_Model = Annotated[
+    str | None,
+    typer.Option("--model", "-m", help="linear, logistic, softmax or poisson; else guessed."),
+]
+_Missing = Annotated[str, typer.Option(help="Missing values: refuse, drop or impute.")]
+_Seed = Annotated[int, typer.Option(min=0, help="Seed of the draws.")]
+
+
+@app.command()
+def fit(
+    table: Annotated[Path, typer.Argument(help="CSV or Parquet file.")],
+    target: _Target,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder to keep the run in.")],
+    model: _Model = None,
+    method: Annotated[str, typer.Option(help="How to sample.")] = "exact",
+    batch_size: Annotated[int | None, typer.Option(min=1, help="Rows per minibatch.")] = None,
+    draws: Annotated[int, typer.Option(min=8, help="Draws per chain, of four.")] = 1000,
+    prior_precision: Annotated[float, typer.Option(help="Of standardised coefficients.")] = 1.0,
+    noise_scale: Annotated[
+        float | None, typer.Option(help="Of a linear model, in the target's unit; else estimated.")
+    ] = None,
+    missing: _Missing = "refuse",
+    drop: Annotated[
+        list[str] | None, typer.Option("--drop", help="Leave this column out; may be repeated.")
+    ] = None,
+    seed: _Seed = 0,
+    overwrite: Annotated[bool, typer.Option(help="Replace an earlier run.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+    quiet: _Quiet = False,
+) -> None:
+    """Fit a model to a table, check it, and keep draws, plan and summary in a folder.
+
+    Example: ornstein fit houses.csv --target price -o houses
+    """
+    from ornstein import fitted, tables
+    from ornstein.folders import refuse_occupied
+
+    refuse_occupied(out, fitted.FILES, overwrite)
+    frame = tables.read(table)
+    if drop:
+        tables.require_columns(frame, drop)
+        frame = frame.drop(columns=drop)
+    say = Console(stderr=True, quiet=quiet, highlight=False)
+    fitting, result, remarks = fitted.fit_table(
+        frame,
+        target,
+        model,
+        missing,
+        prior_precision,
+        noise_scale,
+        key=seed,
+        draws=draws,
+        progress=False if quiet else None,
+        method=method,
+        batch_size=batch_size,
+    )
+    place = fitted.save(out, fitting, result, overwrite=overwrite)
+    for remark in remarks:
+        say.print(remark, markup=False, soft_wrap=True)
+    found = fitted.summary(fitting.encoding, result)
+    if as_json:
+        typer.echo(found.to_json(orient="index", force_ascii=False))
+        return
+    shown = Table("", *found.columns)
+    for name, row in found.iterrows():
+        shown.add_row(escape(str(name)), *(f"{value:.4g}" for value in row))
+    Console().print(shown)
+    say.print(str(result.diagnose()), markup=False)
+    say.print(f"kept in {place}", markup=False, soft_wrap=True)
+
+
+@app.command()
+def predict(
+    run: Annotated[Path, typer.Argument(help="Folder that ornstein fit made.")],
+    table: Annotated[Path, typer.Argument(help="CSV or Parquet file of new rows.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="CSV to write; else shown.")
+    ] = None,
+    interval: Annotated[float, typer.Option(help="Mass of the intervals.")] = 0.9,
+) -> None:
+    """Predict new rows, with intervals or class probabilities.
+
+    Example: ornstein predict houses new.csv -o prices.csv
+    """
+    from ornstein import fitted, tables
+
+    model = fitted.load(run)
+    frame = tables.read(table, text=model.encoding.text_columns)
+    found = model.predict(frame, interval)
+    if out is None:
+        typer.echo(found.to_csv(index=False), nl=False)
+        return
+    beside = out.with_name(f".{out.name}.part")
+    try:
+        found.to_csv(beside, index=False)
+        beside.replace(out)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
 @app.command()
 def compare(
     table: Annotated[Path, typer.Argument(help="CSV or Parquet file.")],
-    target: Annotated[str, typer.Option("--target", "-t", help="Column to predict.")],
-    model: Annotated[
-        str | None,
-        typer.Option("--model", "-m", help="linear, logistic, softmax or poisson; else guessed."),
-    ] = None,
+    target: _Target,
+    model: _Model = None,
     methods: Annotated[
         list[str] | None, typer.Option("--method", help="Methods to compare; most if not given.")
     ] = None,
@@ -115,10 +214,8 @@ def compare(
     reference: Annotated[
         str, typer.Option(help="laplace or nuts: what divergences are measured from.")
     ] = "laplace",
-    missing: Annotated[
-        str, typer.Option(help="Missing values: refuse, drop or impute.")
-    ] = "refuse",
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the draws.")] = 0,
+    missing: _Missing = "refuse",
+    seed: _Seed = 0,
     json_file: Annotated[Path | None, typer.Option("--json", help="Also write JSON here.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Also write a picture here.")] = None,
     quiet: _Quiet = False,

@@ -1,5 +1,6 @@
 """The plan: how to run a chain so that its iterates are posterior draws, and how good they are."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -161,6 +162,36 @@ class Plan:
         """Kept draws to make on one reading order of the rows, at most."""
         return self.batches.segment_draws(thin, self.relaxation_steps, self.noise_share)
 
+    def to_json(self) -> str:
+        """What was planned, as JSON: settings, predictions and one line per parameter."""
+        variances = np.diag(as_matrix(self.predicted_cov))
+        record = {
+            "method": self.method,
+            "structure": self.structure,
+            "equation": self.equation,
+            "target": self.target,
+            "options": {name: _plain(value) for name, value in self.options.items()},
+            "rows": self.num_data,
+            "batch_size": self.batch_size,
+            "batches": self.batches.scheme,
+            "control_variates": self.control_variates,
+            "momentum": self.momentum,
+            "window": self.window,
+            "predicted_kl": self.predicted_kl,
+            "predicted_kl_ou": self.predicted_kl_ou,
+            "relaxation_steps": self.relaxation_steps,
+            "stability_margin": self.stability_margin,
+            "warmup": self.warmup,
+            "thin": self.thin,
+            "draws": self.draws,
+            "warnings": list(self.warnings),
+            "parameters": [
+                {"name": name, "optimum": float(at), "predicted_sd": float(np.sqrt(variance))}
+                for name, at, variance in zip(self.labels, self.center, variances, strict=True)
+            ],
+        }
+        return json.dumps(record, indent=1)
+
     def __repr__(self) -> str:
         """One line."""
         return (
@@ -222,6 +253,11 @@ class Plan:
         if self.running is not None:
             lines.append(("noise covariance", "estimated on the way"))
         return lines
+
+
+def _plain(value: Any) -> Any:
+    """What JSON knows."""
+    return np.asarray(value).tolist() if isinstance(value, np.ndarray | np.generic) else value
 
 
 def _shown(value: Any) -> str:

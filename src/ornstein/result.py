@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
@@ -11,6 +12,7 @@ import numpy as np
 from ornstein._check import InputError, choice, positive
 from ornstein._types import PyTree, Vector
 from ornstein.diagnosis import Diagnosis, diagnose
+from ornstein.folders import Writer, write_folder
 from ornstein.measure import MeasuredKL, measured_kl
 from ornstein.operators import as_matrix
 from ornstein.plan import Plan
@@ -101,6 +103,21 @@ class Result:
         with np.errstate(invalid="ignore", divide="ignore"):  # draws that never move
             frame = arviz.summary(self.to_arviz(), hdi_prob=interval, round_to="none")
         return cast("pd.DataFrame", frame)
+
+    def files(self) -> dict[str, Writer]:
+        """Writers of the files of a run folder."""
+        return {
+            "draws.nc": lambda path: self.to_arviz().to_netcdf(str(path), engine="h5netcdf"),
+            "plan.json": lambda path: path.write_text(self.plan.to_json() + "\n"),
+            "summary.csv": lambda path: self.summary().to_csv(path),
+        }
+
+    def save(self, folder: str | Path, overwrite: bool = False) -> Path:
+        """Keep the run in a folder: ``draws.nc`` (opens in ArviZ), ``plan.json``, ``summary.csv``.
+
+        The folder appears complete or not at all.
+        """
+        return write_folder(folder, self.files(), overwrite)
 
     def measured_kl(self, target: str | Vector = "posterior") -> MeasuredKL:
         """Divergence of the draws' mean and covariance from a Gaussian target around the optimum.

@@ -13,7 +13,7 @@ it turns a later table into the same columns.
 Posterior(rows=4, parameters=3: coef[size], coef[kind=b], intercept)
 """
 
-from ornstein.tables._encoding import Categorical, Encoding, Numeric, Target
+from ornstein.tables._encoding import Categorical, Encoding, Numeric, Target, require_columns
 from ornstein.tables._learn import Learned, learn
 from ornstein.tables._read import read
 from ornstein.tables._target import guess_model
@@ -30,5 +30,6 @@ __all__ = [
     "learn",
     "posterior",
     "read",
+    "require_columns",
     "unstandardise",
 ]

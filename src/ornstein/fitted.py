@@ -1,0 +1,193 @@
+"""A model of a user's table: fitted, kept in a folder, and asked about new rows."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ornstein import predictive, tables
+from ornstein._check import InputError, shown
+from ornstein._types import Key
+from ornstein.api import sample
+from ornstein.folders import Writer, write_folder
+from ornstein.predictive import Coefficients
+from ornstein.result import Result
+
+FILES = ("draws.nc", "plan.json", "summary.csv", "table.json", "report.html")
+
+
+@dataclass(frozen=True)
+class TableModel:
+    """Draws of a model's coefficients in standardised units, and how a table becomes its rows."""
+
+    encoding: tables.Encoding
+    draws: Coefficients
+
+    def predict(self, frame: pd.DataFrame, interval: float = 0.9) -> pd.DataFrame:
+        """One line per row of a table: what to expect of the target.
+
+        ``mean``, ``sd`` and the interval's ends for numbers and counts, in the target's own units;
+        ``predicted`` and one probability per class for classes.
+        """
+        X, target = self.encoding.encode(frame), self.encoding.target
+        if target.classes is not None:
+            chances = predictive.probabilities(self.draws, X)
+            best = np.asarray(target.classes, object)[chances.argmax(axis=1)]
+            columns = {f"p({name})": chances[:, i] for i, name in enumerate(target.classes)}
+            return pd.DataFrame({"predicted": best, **columns})
+        found = predictive.summarise(self.draws, X, interval)
+        names = {"mean": "mean", "low": f"low {interval:.0%}", "high": f"high {interval:.0%}"}
+        columns = {
+            names[part]: target.centre + target.scale * getattr(found, part) for part in names
+        }
+        return pd.DataFrame({**columns, "sd": target.scale * found.std})
+
+
+def fit_table(
+    frame: pd.DataFrame,
+    target: str,
+    model: str | None = None,
+    missing: str = "refuse",
+    prior_precision: float = 1.0,
+    noise_scale: float | None = None,
+    key: Key = 0,
+    draws: int | None = None,
+    progress: bool | None = None,
+    **plan_options: Any,
+) -> tuple[TableModel, Result, list[str]]:
+    """Fit a table: the model, the run, and what to tell its user.
+
+    Parameters
+    ----------
+    frame, target
+        The table, and the column to predict.
+    model
+        ``linear``, ``logistic``, ``softmax`` or ``poisson``; guessed from the target if not given.
+    missing
+        ``refuse``, ``drop`` or ``impute``.
+    prior_precision, noise_scale
+        As for :func:`ornstein.tables.posterior`.
+    key, draws, progress
+        As for :func:`ornstein.sample`.
+    **plan_options
+        Passed to :func:`ornstein.plan`.
+    """
+    remarks = []
+    if model is None:
+        model, why = tables.guess_model(frame, target)
+        remarks.append(f"{why} Fitting a {model} model.")
+    encoding, X, y, notes = tables.learn(frame, target, model, missing)
+    post = tables.posterior(X, y, encoding, prior_precision, noise_scale)
+    result = sample(post, key=key, draws=draws, progress=progress, **plan_options)
+    return TableModel(encoding, _coefficients(encoding, result)), result, [*remarks, *notes]
+
+
+def _coefficients(encoding: tables.Encoding, result: Result) -> Coefficients:
+    hyper = result.posterior.hyper
+    noise = float(np.asarray(hyper["noise_scale"])) if encoding.model == "linear" else 0.0
+    return Coefficients.gather(
+        encoding.model, result.draws["coef"], result.draws["intercept"], noise
+    )
+
+
+def summary(encoding: tables.Encoding, result: Result, interval: float = 0.9) -> pd.DataFrame:
+    """Every coefficient in the units of the table: mean, sd, interval, ESS and R-hat."""
+    own = result.summary(interval)
+    natural = tables.unstandardise(encoding, result.draws)
+    flat = np.concatenate(
+        [
+            natural["coef"].reshape(-1, _size(natural["coef"])),
+            natural["intercept"].reshape(-1, _size(natural["intercept"])),
+        ],
+        axis=1,
+    )
+    tail = (1 - predictive.mass(interval)) / 2
+    low, high = np.quantile(flat, [tail, 1 - tail], axis=0)
+    frame = pd.DataFrame(
+        {
+            "mean": flat.mean(axis=0),
+            "sd": flat.std(axis=0, ddof=1),
+            f"low {interval:.0%}": low,
+            f"high {interval:.0%}": high,
+        },
+        index=pd.Index(_labels(encoding), name="parameter"),
+    )
+    quality = own[["ess_bulk", "r_hat"]].to_numpy()
+    frame[["ess_bulk", "r_hat"]] = quality if len(quality) == len(frame) else np.nan
+    return frame
+
+
+def _size(values: np.ndarray[Any, Any]) -> int:
+    """Entries beyond the axes of chains and draws."""
+    return int(np.prod(values.shape[2:]))
+
+
+def _labels(encoding: tables.Encoding) -> list[str]:
+    features = encoding.features
+    if encoding.model != "softmax":
+        return [*features, "intercept"]
+    classes = encoding.target.classes or ()
+    coefs = [f"{name} [{label}]" for label in classes for name in features]
+    return coefs + [f"intercept [{label}]" for label in classes]
+
+
+def save(
+    folder: str | Path,
+    model: TableModel,
+    result: Result,
+    extra: Mapping[str, Writer] | None = None,
+    overwrite: bool = False,
+) -> Path:
+    """Keep a run in a folder, written whole or not at all; ``extra`` files go with it."""
+    noise = float(np.asarray(model.draws.noise_scale))
+    about = {"format": 1, "noise_scale": noise, "encoding": json.loads(model.encoding.to_json())}
+    files: dict[str, Writer] = {
+        **result.files(),
+        "summary.csv": lambda path: summary(model.encoding, result).to_csv(path),
+        "table.json": lambda path: path.write_text(json.dumps(about, indent=1) + "\n"),
+        **(extra or {}),
+    }
+    return write_folder(folder, files, overwrite)
+
+
+def load(folder: str | Path) -> TableModel:
+    """What :func:`save` kept; anything else is an `InputError`."""
+    place = Path(folder)
+    about, draws = place / "table.json", place / "draws.nc"
+    for path in (about, draws):
+        if not path.is_file():
+            raise InputError(f"{place} is no run folder: it has no {path.name}.")
+    try:
+        found = json.loads(about.read_text())
+        encoding = tables.Encoding.from_json(json.dumps(found["encoding"]))
+        noise, version = float(found["noise_scale"]), found["format"]
+    except InputError as error:
+        raise InputError(f"{about}: {error}") from None
+    except (ValueError, TypeError, KeyError) as error:
+        raise InputError(f"{about} is damaged ({shown(str(error))}); fit again.") from None
+    if version != 1:
+        raise InputError(f"{about} has format {shown(version)}; this version reads 1.")
+    return TableModel(encoding, _read_draws(draws, encoding, noise))
+
+
+def _read_draws(path: Path, encoding: tables.Encoding, noise: float) -> Coefficients:
+    import xarray
+
+    try:
+        with xarray.open_dataset(path, group="posterior", engine="h5netcdf") as found:
+            coef, intercept = (np.asarray(found[name].values, float) for name in _NAMES)
+    except (OSError, KeyError, ValueError, RuntimeError) as error:
+        raise InputError(f"{path} is damaged ({shown(str(error))}); fit again.") from None
+    width = (len(encoding.target.classes or ()),) if encoding.model == "softmax" else ()
+    if coef.shape[2:] != (*width, len(encoding.features)) or intercept.shape[2:] != width:
+        raise InputError(f"{path} does not belong to this folder's table.json; fit again.")
+    if not (np.isfinite(coef).all() and np.isfinite(intercept).all() and coef.size):
+        raise InputError(f"{path} holds no finite draws; fit again.")
+    return Coefficients.gather(encoding.model, coef, intercept, noise)
+
+
+_NAMES = ("coef", "intercept")
