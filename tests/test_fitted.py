@@ -58,7 +58,7 @@ def test_fit_and_predict_from_the_command_line(tmp_path: Path, target: str, mode
     )
     assert code == 0, said
     assert f"Fitting a {model} model" in said
-    assert sorted(os.listdir(folder)) == ["draws.nc", "plan.json", "summary.csv", "table.json"]
+    assert sorted(os.listdir(folder)) == sorted(fitted.FILES)
     assert sorted(os.listdir(tmp_path)) == ["new.csv", "run", "table.csv"]
     assert "coef" in arviz.from_netcdf(str(folder / "draws.nc")).posterior
     assert json.loads((folder / "plan.json").read_text())["method"] == "exact"

@@ -1,7 +1,9 @@
 """The command line: ``ornstein --help``."""
 
 import os
+import shlex
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -135,7 +137,7 @@ def fit(
 
     Example: ornstein fit houses.csv --target price -o houses
     """
-    from ornstein import fitted, tables
+    from ornstein import fitted, report, tables
     from ornstein.folders import refuse_occupied
 
     refuse_occupied(out, fitted.FILES, overwrite)
@@ -157,10 +159,20 @@ def fit(
         method=method,
         batch_size=batch_size,
     )
-    place = fitted.save(out, fitting, result, overwrite=overwrite)
+    found = fitted.summary(fitting.encoding, result)
+    page = partial(
+        report.write,
+        result=result,
+        title=f"{fitting.encoding.target.name} ({table.name})",
+        about=fitted.about(fitting, result),
+        remarks=remarks,
+        summary=found,
+        sections=[report.Section(*fitted.fit_picture(fitting, frame))],
+        command=shlex.join(["ornstein", *sys.argv[1:]]),
+    )
+    place = fitted.save(out, fitting, result, {"report.html": page}, overwrite)
     for remark in remarks:
         say.print(remark, markup=False, soft_wrap=True)
-    found = fitted.summary(fitting.encoding, result)
     if as_json:
         typer.echo(found.to_json(orient="index", force_ascii=False))
         return
@@ -169,7 +181,7 @@ def fit(
         shown.add_row(escape(str(name)), *(f"{value:.4g}" for value in row))
     Console().print(shown)
     say.print(str(result.diagnose()), markup=False)
-    say.print(f"kept in {place}", markup=False, soft_wrap=True)
+    say.print(f"kept in {place}; open {place / 'report.html'}", markup=False, soft_wrap=True)
 
 
 @app.command()

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from matplotlib.figure import Figure
 
-from ornstein import predictive, tables
+from ornstein import plots, predictive, tables
 from ornstein._check import InputError, shown
 from ornstein._types import Key
 from ornstein.api import sample
@@ -17,6 +18,7 @@ from ornstein.folders import Writer, write_folder
 from ornstein.predictive import Coefficients
 from ornstein.result import Result
 
+_PICTURED = 20_000
 FILES = ("draws.nc", "plan.json", "summary.csv", "table.json", "report.html")
 
 
@@ -119,6 +121,46 @@ def summary(encoding: tables.Encoding, result: Result, interval: float = 0.9) ->
     quality = own[["ess_bulk", "r_hat"]].to_numpy()
     frame[["ess_bulk", "r_hat"]] = quality if len(quality) == len(frame) else np.nan
     return frame
+
+
+def about(model: TableModel, result: Result) -> dict[str, str]:
+    """Facts about a run, for a report."""
+    encoding, post = model.encoding, result.posterior
+    return {
+        "target": encoding.target.name,
+        "model": f"{encoding.model} regression with intercept",
+        "rows": f"{post.num_data:,}",
+        "columns": f"{len(encoding.features):,} after encoding",
+        "prior": "normal, zero mean, on standardised coefficients",
+        "missing values": encoding.missing,
+    }
+
+
+def fit_picture(model: TableModel, frame: pd.DataFrame) -> tuple[str, str, Figure]:
+    """Heading, caption and picture of how predictions agree with (at most 20,000) rows."""
+    encoding = model.encoding
+    complete = encoding.complete(frame) & frame[encoding.target.name].notna().to_numpy()
+    rows = frame[complete]
+    rows = rows.iloc[:: max(1, len(rows) // _PICTURED)]
+    X, y = encoding.encode(rows), encoding.encode_target(rows)
+    if encoding.target.classes is None:
+        found = predictive.summarise(model.draws, X)
+        return (
+            "Residuals and coverage",
+            "Residuals of the rows fitted to should show no pattern; intervals of every mass "
+            "should hold that share of them. In standardised units.",
+            plots.residuals(found.mean, found.std, y),
+        )
+    chances = predictive.probabilities(model.draws, X)
+    happened = np.eye(chances.shape[1])[y.astype(int)]
+    if chances.shape[1] == 2:
+        chances, happened = chances[:, 1], happened[:, 1]
+    return (
+        "Calibration",
+        "What was given a probability should come true as often: points on the line. Of the rows "
+        "fitted to.",
+        plots.reliability(chances.reshape(-1), happened.reshape(-1)),
+    )
 
 
 def _size(values: np.ndarray[Any, Any]) -> int:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from scipy.stats import norm
 
 from ornstein._check import choice
 from ornstein._types import Vector
@@ -16,6 +17,7 @@ from ornstein.result import Result
 _POSTERIOR, _DRAWS, _PREDICTED = "#1f4e8c", "#2bb3c0", "#c0392b"
 _MOST_PARAMETERS = 40
 _MOST_POINTS = 2000
+_MOST_TRACES = 5
 _LEGEND: dict[str, Any] = {"loc": "outside lower center", "ncols": 5, "frameon": False}
 
 
@@ -144,6 +146,74 @@ def covariances(result: Result, title: str = "", scale: str = "posterior") -> Fi
     figure.colorbar(image, ax=list(panels), label=f"{scale} variance = 1")
     figure.suptitle(title)
     return figure
+
+
+def traces(result: Result, title: str = "") -> Figure:
+    """Traces and ranks, chain by chain, of the parameters with the fewest effective draws."""
+    chains, draws, dim = result.flat.shape
+    shown = _least_effective(result.flat, min(dim, _MOST_TRACES))
+    figure = Figure(figsize=(8, 1.5 * len(shown) + 0.4), layout="constrained")
+    grid = figure.subplots(len(shown), 2, squeeze=False, width_ratios=(3, 2))
+    step = max(1, draws // _MOST_POINTS)
+    bins = np.linspace(0, chains * draws, 21)
+    for (line, ranked), index in zip(grid, shown, strict=True):
+        values = result.flat[..., index]
+        ranks = values.reshape(-1).argsort().argsort().reshape(values.shape)
+        for chain in range(chains):
+            line.plot(values[chain, ::step], linewidth=0.5, alpha=0.8)
+            ranked.hist(ranks[chain], bins, histtype="step", linewidth=1)
+        line.set_ylabel(plain(result.plan.labels[index])[:24], fontsize=8)
+        ranked.set_yticks([])
+    grid[0][0].set_title("trace")
+    grid[0][1].set_title("ranks")
+    figure.suptitle(title)
+    return figure
+
+
+def _least_effective(flat: Vector, count: int) -> list[int]:
+    """Parameters whose neighbouring draws are most alike."""
+    centred = flat - flat.mean(axis=(0, 1))
+    spread = np.maximum((centred**2).mean(axis=(0, 1)), np.finfo(float).tiny)
+    alike = (centred[:, 1:] * centred[:, :-1]).mean(axis=(0, 1)) / spread
+    return [int(index) for index in np.argsort(-alike, kind="stable")[:count]]
+
+
+def residuals(mean: Vector, sd: Vector, target: Vector, title: str = "") -> Figure:
+    """Residuals against predictions, and how often intervals of every mass hold the target."""
+    score = (target - mean) / sd
+    figure = Figure(figsize=(8, 3.4), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    shown = slice(None, None, max(1, len(mean) // _MOST_POINTS))
+    left.plot(mean[shown], (target - mean)[shown], ".", color=_DRAWS, alpha=0.4, markersize=3)
+    left.axhline(0, color="grey", linewidth=0.8)
+    left.set_xlabel("predicted")
+    left.set_ylabel("residual")
+    masses = np.linspace(0.05, 0.95, 19)
+    held = [np.mean(np.abs(score) <= norm.isf((1 - mass) / 2)) for mass in masses]
+    _diagonal(right, masses, np.asarray(held))
+    right.set_xlabel("mass of the interval")
+    right.set_ylabel("share of rows inside")
+    figure.suptitle(title)
+    return figure
+
+
+def reliability(chances: Vector, happened: Vector, title: str = "") -> Figure:
+    """How often what was given a chance happened, by tenths of the rows."""
+    order = np.argsort(chances, kind="stable")
+    parts = [part for part in np.array_split(order, 10) if part.size]
+    figure = Figure(figsize=(4.6, 3.8), layout="constrained")
+    ax: Axes = figure.subplots()
+    said = np.array([chances[part].mean() for part in parts])
+    _diagonal(ax, said, np.array([happened[part].mean() for part in parts]))
+    ax.set_xlabel("predicted probability")
+    ax.set_ylabel("share that came true")
+    ax.set_title(title)
+    return figure
+
+
+def _diagonal(ax: Axes, x: Vector, y: Vector) -> None:
+    ax.plot([0, 1], [0, 1], color="grey", linewidth=0.8)
+    ax.plot(x, y, "o-", color=_POSTERIOR, markersize=4)
 
 
 def comparison(found: Comparison, title: str = "") -> Figure:
