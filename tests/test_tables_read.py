@@ -108,7 +108,11 @@ BAD_FILES: list[tuple[str, bytes | str, str]] = [
     ("t.csv", pickle.dumps({"a": [1]}), r"not text in UTF-8"),
     ("t.csv", gzip.compress(b"a\n1\n", mtime=0), r"not text in UTF-8"),
     ("t.csv.gz", "a,b\n1,2\n", r"t\.csv\.gz cannot be read: Not a gzip"),
-    ("t.csv.gz", gzip.compress(b"a,b\n1,2\n" * 99, mtime=0)[:-9], r"cannot be read: Compressed file ended"),
+    (
+        "t.csv.gz",
+        gzip.compress(b"a,b\n1,2\n" * 99, mtime=0)[:-9],
+        r"cannot be read: Compressed file ended",
+    ),
     ("t.parquet", "", r"is empty"),
     ("t.parquet", "a,b\n1,2\n", r"is not a Parquet file"),
     ("t.parquet", pickle.dumps(frame()), r"is not a Parquet file"),
