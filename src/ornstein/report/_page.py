@@ -98,6 +98,11 @@ def _verdict(result: Result, diagnosis: Diagnosis) -> tuple[str, str]:
         return "fail", result.status.message
     failed = [check.name for check in diagnosis if check.verdict == "fail"]
     warned = [check.name for check in diagnosis if check.verdict == "warn"]
+    if failed == ["model"]:
+        return "fail", (
+            "The draws are right for this model, but the model does not fit the rows well: its "
+            "intervals may be too narrow or too wide."
+        )
     if failed:
         return "fail", f"Do not trust these draws yet: {', '.join(failed)} failed."
     if warned:
@@ -112,7 +117,7 @@ def _plan_in_words(result: Result) -> list[str]:
         f"Method {plan.method} with a {plan.structure} gain ({plan.equation}), "
         f"{plan.batch_size:,} of {plan.num_data:,} rows a step"
         + (", gradients anchored at the optimum." if plan.control_variates else "."),
-        f"Before it ran, the plan expected the draws to be {plan.predicted_kl:.2g} nats from the "
+        f"Before it ran, the plan expected the draws to be {_nats(plan.predicted_kl)} from the "
         f"posterior's Gaussian, and to forget within {plan.relaxation_steps:,.1f} steps.",
         f"{chains} chains made {draws:,} draws each of {dim:,} parameters, every "
         f"{result.settings.thin:,} steps, in {result.seconds:.2g} seconds.",
@@ -120,10 +125,14 @@ def _plan_in_words(result: Result) -> list[str]:
     if chains * draws > 2 * dim and dim <= 400:
         value, floor = result.measured_kl()
         lines.append(
-            f"The draws turned out {value:.2g} nats away, of which {floor:.2g} are Monte-Carlo "
-            "error."
+            f"The draws turned out {_nats(value)} away; Monte-Carlo error alone makes "
+            f"{_nats(floor)}."
         )
     return lines
+
+
+def _nats(value: float) -> str:
+    return f"{value:.2g} nats" if value >= 1e-4 else "less than 0.0001 nats"
 
 
 def _first(result: Result) -> list[Section]:
