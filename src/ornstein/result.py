@@ -11,6 +11,7 @@ import numpy as np
 from ornstein._check import InputError, choice, positive
 from ornstein._types import PyTree, Vector
 from ornstein.diagnosis import Diagnosis, diagnose
+from ornstein.hyper import Learning
 from ornstein.measure import MeasuredKL, measured_kl
 from ornstein.operators import as_matrix
 from ornstein.plan import Plan
@@ -40,6 +41,8 @@ class Result:
         Time in the sampling loop.
     path
         What an engine saw on its way, e.g. the ELBO of ``bbvi`` round by round.
+    learning
+        How the hyperparameters were learned; None where they were not.
     """
 
     flat: Vector
@@ -50,6 +53,7 @@ class Result:
     steps: int
     seconds: float
     path: Mapping[str, Vector] = field(default_factory=lambda: MappingProxyType({}))
+    learning: Learning | None = None
 
     @property
     def draws(self) -> PyTree:
