@@ -197,8 +197,9 @@ def test_linear_regression_agrees_with_bayesian_ridge(
     assert (moments == "plan") == (relative == 0).all()
     allowed = 4 * relative + found.deviations * (1e-3 if moments == "plan" else 0.01)
     assert (np.abs(error) < allowed).all(), (error, relative)
-    mackay = orn.evidence(orn.models.linear(X, y))
-    np.testing.assert_allclose(log_scale(mackay.values), bayesian_ridge(X, y), atol=1e-4)
+    if moments == "plan":
+        mackay = orn.evidence(orn.models.linear(X, y))
+        np.testing.assert_allclose(log_scale(mackay.values), bayesian_ridge(X, y), atol=1e-4)
 
 
 @pytest.mark.parametrize("model", ["linear", "logistic"])
@@ -228,7 +229,7 @@ def test_generic_posterior_learns_the_same() -> None:
 
 
 def test_draws_correct_a_posterior_that_is_not_gaussian() -> None:
-    """With few rows the plan's moments are off; draws of NUTS say where the slope vanishes."""
+    """And do so alike with and without closed forms."""
     X, y = table(60, 5, seed=1)
     generic, closed = own_logistic(X, y), orn.models.logistic(X, y > 0)
     assert not generic.learnable.in_likelihood
@@ -243,6 +244,22 @@ def test_draws_correct_a_posterior_that_is_not_gaussian() -> None:
     assert abs(float(np.log(found.values["prior_precision"] / again.values))) < 4 * error + 0.01
     assert "round" in found.stages
     assert found.replans >= 1
+
+
+@pytest.mark.slow
+def test_draws_learn_what_nuts_learns() -> None:
+    """Within a tenth of the gap that the Gaussian at the optimum leaves."""
+    X, y = table(200, 5)
+    post = orn.models.logistic(X, y > 0)
+    nuts = orn.learn(post, method="nuts", moments="draws")
+    ours, gaussian = orn.learn(post), orn.learn(post, moments="plan")
+    gap = log_scale(gaussian.values)[0] - log_scale(nuts.values)[0]
+    left = log_scale(ours.values)[0] - log_scale(nuts.values)[0]
+    errors = [
+        float(f.errors["prior_precision"] / f.values["prior_precision"]) for f in (nuts, ours)
+    ]
+    assert gap > 0.08
+    assert abs(left) < 0.1 * gap + 3 * float(np.hypot(errors[0], errors[1]))
 
 
 def test_em_ends_where_newton_does() -> None:
@@ -275,18 +292,19 @@ def test_X2_columns_that_never_vary_change_nothing() -> None:
     X, y = table(200, 5)
     padded = np.concatenate([X, np.zeros((200, 20))], axis=1)
     for build, target in ((orn.models.linear, y), (orn.models.logistic, y > 0)):
-        plain = orn.learn(build(X, target), moments="plan", draws=10)
-        more = orn.learn(build(padded, target), moments="plan", draws=2000)
+        plain = orn.learn(build(X, target), moments="plan", draws=100)
+        more = orn.learn(build(padded, target), moments="plan", draws=1000)
         np.testing.assert_allclose(log_scale(more.values), log_scale(plain.values), atol=2e-3)
         precision = float(more.values["prior_precision"])
         never = more.result.flat[..., 5:]
         assert abs(never.var() * precision - 1) < 5 * np.sqrt(2 / never.size)
         np.testing.assert_allclose(np.diag(more.result.plan.predicted_cov)[5:], 1 / precision)
     plain, more = (orn.learn(orn.models.logistic(table, y > 0)) for table in (X, padded))
-    relative = [
+    errors = [
         float(f.errors["prior_precision"] / f.values["prior_precision"]) for f in (plain, more)
     ]
-    assert abs(log_scale(more.values) - log_scale(plain.values))[0] < 4 * np.hypot(*relative) + 0.01
+    allowed = 4 * float(np.hypot(errors[0], errors[1])) + 0.01
+    assert abs(log_scale(more.values) - log_scale(plain.values))[0] < allowed
 
 
 def test_intercept_is_left_alone_unless_asked() -> None:
@@ -392,16 +410,16 @@ def test_mackay_finds_the_largest_evidence() -> None:
 
 
 def test_cross_validation_prefers_what_predicts() -> None:
-    X, y = table(80, 30)
+    X, y = table(80, 20)
     post = orn.models.logistic(X, y > 0)
     grid = [{"prior_precision": lam} for lam in np.logspace(-4, 4, 9)]
-    found = orn.cross_validate(post, grid)
+    found = orn.cross_validate(post, grid, folds=4)
     assert found.losses.shape == found.errors.shape == (9,)
     best = int(np.argmin(found.losses))
     assert 0 < best < 8
     assert found.best == found.grid[best]
     learned = orn.learn(post, draws=4, chains=1).values
-    there = orn.cross_validate(post, [learned]).losses[0]
+    there = orn.cross_validate(post, [learned], folds=4).losses[0]
     assert there < found.losses[best] + found.errors[best]
 
 
