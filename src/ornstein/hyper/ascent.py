@@ -11,7 +11,8 @@
 **When it stops.** When the step to where the mean score vanishes is shorter than ``tolerance``
 posterior standard deviations of the hyperparameters, plus twice its Monte-Carlo error, and that
 error is below ``tolerance`` too (or the rounds are spent). Half the squared length is what the step
-would add to the log evidence: 0.0002 nats at the default.
+would add to the log evidence: 0.0002 nats at the default. A last step longer than ``tolerance``
+is made, and planned for; a shorter one is not worth a plan.
 """
 
 from collections.abc import Callable, Mapping
@@ -253,13 +254,13 @@ class _Search:
             step, climb = _step(self.post, climb, found, score, options.ascent)
             eta = eta + step
         converged = length <= options.tolerance + 2 * noise and noise <= options.tolerance
-        if self.moments == "draws":  # the best estimate, with a plan of its own
+        if length > options.tolerance:  # by Monte-Carlo error: the best estimate, planned anew
             eta = eta + climb.step(score, found.information, scale)[0]
             plan = self._plan(eta)
         message = (
-            f"{'converged' if converged else 'not converged'}: the last step was {length:.2g} of "
+            f"{'converged' if converged else 'not converged'}: the last step was {length:.3f} of "
             f"the hyperparameters' posterior standard deviations (tolerance {options.tolerance:g}, "
-            f"Monte-Carlo error {noise:.2g})"
+            f"Monte-Carlo error {noise:.3f})"
         )
         errors = np.sqrt(np.diag(cov @ error @ cov))
         return _End(self.post, plan, eta, found, errors, converged, message)

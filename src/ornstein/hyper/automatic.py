@@ -14,7 +14,8 @@ from ornstein.learnable import Learnable
 from ornstein.model import Model
 from ornstein.posterior import Posterior
 
-_THINNED = 256  # draws whose likelihood over all rows is looked at
+_WORK = 2e8  # multiplications spent on the likelihood of draws over all rows
+_AT_ONCE = 32  # draws whose likelihood is computed together
 
 
 class _Side(NamedTuple):
@@ -59,7 +60,8 @@ def derivatives(post: Posterior, theta: Vector) -> tuple[Vector, Vector, Vector]
 def scores(post: Posterior, flat: Vector) -> Vector:
     """The score of every draw (chains, draws, J); of some only where rows must be read for it."""
     if post.learnable.in_likelihood:
-        flat = flat[:, :: max(1, flat.shape[0] * flat.shape[1] // _THINNED)]
+        affordable = max(64, int(_WORK / (post.num_data * post.dim)))
+        flat = flat[:, :: -(-flat.shape[0] * flat.shape[1] // affordable)]
     points = flat.reshape(-1, flat.shape[-1])
     (found,) = _totals(post, partial(_scores, post.model), points)
     return found.reshape(*flat.shape[:2], -1)
@@ -103,7 +105,12 @@ def _expected(
             spread = (cov * side.hessian(model, c, here)).sum()
         return -side.loss(model, c, here) - 0.5 * spread
 
-    return jax.grad(total)(eta), -jax.hessian(total)(eta)
+    def slope(eta: Array) -> tuple[Array, Array]:
+        found = jax.grad(total)(eta)
+        return found, found
+
+    curvature, found = jax.jacfwd(slope, has_aux=True)(eta)
+    return found, -curvature
 
 
 @partial(jax.jit, static_argnums=(0, 1))
@@ -129,4 +136,4 @@ def _scores(
 
         return jax.grad(total)(eta)
 
-    return (jax.lax.map(one, points),)
+    return (jax.lax.map(one, points, batch_size=_AT_ONCE),)
