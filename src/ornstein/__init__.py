@@ -23,6 +23,8 @@ from ornstein.api import sample
 from ornstein.compare import VARIANTS, Comparison, Entry, compare
 from ornstein.diagnosis import Check, Diagnosis
 from ornstein.geometry import Geometry, geometry
+from ornstein.hyper import CrossValidation, Evidence, Learning, cross_validate, evidence
+from ornstein.learned import Learned, learn
 from ornstein.measure import MeasuredKL
 from ornstein.methods import METHODS, Method
 from ornstein.plan import Plan
@@ -38,11 +40,15 @@ __all__ = [
     "Anchor",
     "Check",
     "Comparison",
+    "CrossValidation",
     "Diagnosis",
     "DivergenceWarning",
     "Entry",
+    "Evidence",
     "Geometry",
     "InputError",
+    "Learned",
+    "Learning",
     "MeasuredKL",
     "Method",
     "OptimumError",
@@ -53,8 +59,11 @@ __all__ = [
     "TargetWarning",
     "UnstablePlanError",
     "compare",
+    "cross_validate",
     "datasets",
+    "evidence",
     "geometry",
+    "learn",
     "models",
     "plan",
     "sample",

@@ -16,11 +16,11 @@ Vector: TypeAlias = npt.NDArray[np.floating[Any]]
 PyTree: TypeAlias = Any
 """Any nesting of dicts, lists, tuples and dataclasses with arrays at the leaves."""
 
-LogLikelihood: TypeAlias = Callable[[PyTree, PyTree], Array]
-"""``(params, example) -> scalar`` for one example."""
+LogLikelihood: TypeAlias = Callable[..., Array]
+"""``(params, example) -> scalar`` for one example; with hyperparameters these come last."""
 
-LogPrior: TypeAlias = Callable[[PyTree], Array]
-"""``params -> scalar``."""
+LogPrior: TypeAlias = Callable[..., Array]
+"""``params -> scalar``; with hyperparameters ``(params, hyper) -> scalar``."""
 
 Key: TypeAlias = int | Array
 """An integer seed or a JAX random key."""

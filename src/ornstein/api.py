@@ -2,14 +2,19 @@
 
 import math
 import warnings
+from collections.abc import Mapping
 from inspect import signature
 from typing import Any, Literal
 
+import jax
+
 from ornstein import _check
-from ornstein._check import DivergenceWarning, InputError, TargetWarning
+from ornstein._check import DivergenceWarning, InputError, TargetWarning, UnstablePlanError
 from ornstein._tree import fingerprint
 from ornstein._types import Key, Vector
 from ornstein.engines import ENGINES
+from ornstein.hyper import Options, ascend
+from ornstein.hyper.ascent import Draw
 from ornstein.measure import measured_kl, min_ess
 from ornstein.operators import as_matrix
 from ornstein.plan import Plan
@@ -38,6 +43,7 @@ def sample(
     chunk: int | None = None,
     target_ess: float = 1000.0,
     target_kl_error: float | None = None,
+    learn_hyper: bool | Mapping[str, Any] = False,
     **plan_options: Any,
 ) -> Result:
     """Draw from a posterior.
@@ -72,6 +78,9 @@ def sample(
         With ``draws="auto"``: the bulk effective sample size every parameter is to have.
     target_kl_error
         With ``draws="auto"``: what Monte-Carlo error alone may add to a measured KL, in nats.
+    learn_hyper
+        Learn the posterior's hyperparameters first, then sample at the learned values: see
+        :func:`ornstein.learn`, whose options may be given by name. ``result.learning`` says how.
     **plan_options
         Passed to :func:`ornstein.plan` where no plan is given.
 
@@ -92,7 +101,18 @@ def sample(
     >>> result.draws["coef"].shape
     (4, 50, 1)
     """
-    if plan is None:
+    learning = None
+    dtype = check_dtype(dtype)
+    if learn_hyper is not False:
+        given = learn_hyper if isinstance(learn_hyper, Mapping) else {}
+        if plan is not None:
+            raise InputError(
+                "a plan holds for one value of the hyperparameters: leave plan out, and give its "
+                "options, to learn them."
+            )
+        draw = _rounds(key, _check.whole("chains", chains), dtype, progress)
+        post, plan, learning = ascend(post, plan_options, Options.checked(given), draw)
+    elif plan is None:
         plan = make_plan(post, **plan_options)
     elif plan_options:
         unknown = sorted(plan_options)[0]
@@ -120,7 +140,7 @@ def sample(
         thin=_check.whole("thin", plan.thin if thin is None else thin, high=2**30, why=_LONG),
         warmup=plan.warmup if warmup is None else _check.whole("warmup", warmup, low=0),
         dispersion=_check.non_negative("dispersion", dispersion),
-        dtype=check_dtype(dtype),
+        dtype=dtype,
         chunk=None if chunk is None else _check.whole("chunk", chunk),
     )
     plan = _as_run(plan, settings)
@@ -138,7 +158,27 @@ def sample(
             TargetWarning,
             stacklevel=2,
         )
-    return Result(done.flat, done.status, plan, post, settings, done.steps, done.seconds, done.path)
+    return Result(
+        done.flat, done.status, plan, post, settings, done.steps, done.seconds, done.path, learning
+    )
+
+
+def _rounds(key: Key, chains: int, dtype: str, progress: bool | None) -> Draw:
+    """Short runs to learn from, each going on from the last one's ends."""
+    opened, keys = bar("learning", progress), jax.random.fold_in(_check.random_key(key), 2**31)
+
+    def draw(post: Posterior, plan: Plan, number: int, last: Vector | None) -> Vector:
+        settings = Settings(chains, plan.draws, plan.thin, plan.warmup, 1.0, dtype, None)
+        fresh = jax.random.fold_in(keys, number)
+        if plan.is_chain:
+            done = run(post, _as_run(plan, settings), fresh, settings, opened, starts=last)
+        else:
+            done = ENGINES[plan.engine](post, plan, fresh, settings, opened)
+        if not done.status.ok:
+            raise UnstablePlanError(f"while learning, {done.status.message}")
+        return done.flat
+
+    return draw
 
 
 def _as_run(plan: Plan, settings: Settings) -> Plan:

@@ -255,6 +255,8 @@ class Generic(Model):
     log_likelihood: LogLikelihood
     log_prior: LogPrior
     layout: Layout
+    with_hyper: bool = False
+    """Whether the two take hyperparameters, ``hyper["hyper"]``, as their last argument."""
 
     def constants(self) -> PyTree:
         """What the two functions capture: their ``hyper``."""
@@ -264,12 +266,16 @@ class Generic(Model):
         }
 
     def likelihood(self, hyper: PyTree) -> LogLikelihood:
-        """The user's log-likelihood, its constants given."""
-        return _captured.bind(self.log_likelihood, hyper["log_likelihood"])
+        """The user's log-likelihood, its constants and hyperparameters given."""
+        bound = _captured.bind(self.log_likelihood, hyper["log_likelihood"])
+        if not self.with_hyper:
+            return bound
+        return lambda params, row: bound(params, row, hyper["hyper"])
 
     def prior(self, hyper: PyTree) -> LogPrior:
-        """The user's log-prior, its constants given."""
-        return _captured.bind(self.log_prior, hyper["log_prior"])
+        """The user's log-prior, its constants and hyperparameters given."""
+        bound = _captured.bind(self.log_prior, hyper["log_prior"])
+        return (lambda params: bound(params, hyper["hyper"])) if self.with_hyper else bound
 
     def losses(self, theta: Array, rows: PyTree, hyper: PyTree) -> Array:
         """The log-likelihood mapped over rows, negated."""

@@ -1,13 +1,18 @@
 """A posterior: a model, its prior and the rows it was shown."""
 
+import copy
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import jax
 import numpy as np
+import numpy.typing as npt
 
 from ornstein._check import InputError
 from ornstein._tree import Layout, num_rows
 from ornstein._types import LogLikelihood, LogPrior, PyTree, Vector
+from ornstein.learnable import Learnable, learnable
 from ornstein.model import Generic, Model
 
 
@@ -21,14 +26,22 @@ class Posterior:
     ----------
     log_likelihood
         ``(params, example) -> scalar``; ``example`` is one row of ``data`` without its leading
-        axis.
+        axis. With ``hyper``: ``(params, example, hyper) -> scalar``.
     log_prior
-        ``params -> scalar``.
+        ``params -> scalar``; with ``hyper``: ``(params, hyper) -> scalar``, up to a constant that
+        depends on neither (a normal's ``0.5 log precision`` is needed, its ``log 2 pi`` is not).
     data
         Any pytree of arrays with the rows along the leading axis.
     init
         Parameters to start the search for the optimum from. Their pytree and shapes define the
         parameters; leave out only if every plan is given ``at=``.
+    hyper
+        Hyperparameters, any pytree of numbers: :func:`ornstein.learn` learns them,
+        :meth:`with_hyper` changes them.
+    constraints
+        The range of every hyperparameter: ``positive``, ``real``, ``unit`` (between 0 and 1) or a
+        pair of functions (to the real line, and back). One for all, or one per leaf of ``hyper``;
+        ``positive`` if not given.
 
     Examples
     --------
@@ -41,6 +54,18 @@ class Posterior:
     ... )
     >>> post
     Posterior(rows=10, parameters=1: mean)
+
+    With a prior precision that may be learned:
+
+    >>> post = Posterior(
+    ...     lambda params, row, tau: -0.5 * (row["y"] - params["mean"]) ** 2,
+    ...     lambda params, tau: 0.5 * (jnp.log(tau) - tau * params["mean"] ** 2),
+    ...     {"y": np.arange(10.0)},
+    ...     init={"mean": 0.0},
+    ...     hyper=1.0,
+    ... )
+    >>> post.with_hyper(3.0).hyperparameters
+    array(3.)
     """
 
     def __init__(
@@ -49,6 +74,8 @@ class Posterior:
         log_prior: LogPrior,
         data: PyTree,
         init: PyTree | None = None,
+        hyper: PyTree | None = None,
+        constraints: Any = None,
     ) -> None:
         for name, function in (("log_likelihood", log_likelihood), ("log_prior", log_prior)):
             if not callable(function):
@@ -59,11 +86,18 @@ class Posterior:
         self.num_data = num_rows(self.data)
         self.hyper: PyTree = None
         self.names: dict[str, tuple[str, ...]] = {}
+        self.hyperparameters: PyTree = None
         self._model: Model | None = None
+        self._learnable: Learnable | None = None
+        self._given = hyper, constraints
+        if hyper is not None:
+            self._learnable = learnable(hyper, constraints, _put_hyper, in_likelihood=True)
+            self.hyperparameters = self._learnable.checked("hyper", hyper)
+        elif constraints is not None:
+            raise InputError("constraints are those of hyper, which is not given.")
         if init is not None:
             self.init = init
             self._model = self._generic(init)
-            self.hyper = self._model.constants()
 
     @classmethod
     def of_model(
@@ -74,11 +108,68 @@ class Posterior:
         data: PyTree,
         hyper: PyTree,
         names: dict[str, tuple[str, ...]],
+        learn: tuple[Learnable, PyTree] | None = None,
     ) -> "Posterior":
-        """A posterior of a model that carries closed forms; ``hyper`` holds its fixed numbers."""
+        """A posterior of a model that carries closed forms; ``hyper`` holds its fixed numbers.
+
+        ``learn`` says which of them may be learned, and from which values.
+        """
         post = cls(log_likelihood, log_prior, data)
         post._model, post.hyper, post.names = model, hyper, names
         post.init = model.layout.unravel(np.zeros(model.layout.dim))
+        if learn is not None:
+            post._learnable, post.hyperparameters = learn
+        return post
+
+    @property
+    def learnable(self) -> Learnable:
+        """What can be learned."""
+        if self._learnable is None:
+            raise InputError(
+                "the posterior has no hyperparameters. Give Posterior hyper=, or a ready-made "
+                "model learn=."
+            )
+        return self._learnable
+
+    def with_hyper(self, values: PyTree, init: PyTree | None = None) -> "Posterior":
+        """The same posterior at other hyperparameters; nothing is compiled again.
+
+        Parameters
+        ----------
+        values
+            Hyperparameters in the structure of ``hyperparameters``.
+        init
+            Where to start the search for the optimum; as before if not given.
+
+        Examples
+        --------
+        >>> import ornstein as orn
+        >>> post = orn.models.logistic([[0.0], [1.0], [2.0]], [0, 1, 1])
+        >>> post.with_hyper({"prior_precision": 0.1}).hyper["prior_precision"]
+        array([0.1])
+        """
+        known = self.learnable
+        post = copy.copy(self)
+        post.hyperparameters = known.checked("values", values)
+        post._given = post.hyperparameters, self._given[1]
+        if self._model is not None:
+            with jax.enable_x64(True):
+                put = known.assign(post.hyperparameters, self.hyper)
+                post.hyper = jax.tree.map(np.asarray, put)
+        if known.functions is not None:
+            post.log_likelihood, post.log_prior = known.functions(post.hyper)
+        if init is not None:
+            _same_structure(post.layout, init)
+            post.init = init
+        return post
+
+    def with_rows(self, rows: npt.NDArray[Any]) -> "Posterior":
+        """The same model and prior over some of the rows."""
+        post = copy.copy(self)
+        post.data = jax.tree.map(lambda leaf: leaf[rows], self.data)
+        post.num_data = num_rows(post.data)
+        if post.num_data == 0:
+            raise InputError("rows is empty; name at least one.")
         return post
 
     def at(self, params: PyTree) -> "Posterior":
@@ -86,7 +177,8 @@ class Posterior:
         if self._model is not None:
             _same_structure(self._model.layout, params)
             return self
-        return Posterior(self.log_likelihood, self.log_prior, self.data, init=params)
+        hyper, constraints = self._given
+        return Posterior(self.log_likelihood, self.log_prior, self.data, params, hyper, constraints)
 
     @property
     def known(self) -> bool:
@@ -136,14 +228,35 @@ class Posterior:
         return f"Posterior(rows={self.num_data}, parameters={self.dim}: {', '.join(shown)})"
 
     def _generic(self, init: PyTree) -> Generic:
+        """The model of a user's own functions, which are tried; sets ``hyper``."""
         layout = checked_layout("init", init)
-        model = Generic(self.log_likelihood, self.log_prior, layout)
+        model = Generic(self.log_likelihood, self.log_prior, layout, self._learnable is not None)
         row = jax.tree.map(lambda leaf: leaf[0], self.data)
         zeros = layout.unravel(np.zeros(layout.dim))
-        constants = model.constants()
-        _check_returns("log_likelihood", model.likelihood(constants), zeros, row)
-        _check_returns("log_prior", model.prior(constants), zeros)
+        self.hyper, values = model.constants(), self.hyperparameters
+        if self._learnable is not None:
+            self.hyper = _put_hyper(values, self.hyper)
+        last = " and the hyperparameters" if self._learnable is not None else ""
+        _check_returns("log_likelihood", f"one row{last}", model.likelihood(self.hyper), zeros, row)
+        _check_returns("log_prior", last.removeprefix(" and "), model.prior(self.hyper), zeros)
+        if self._learnable is not None:
+            taken = _takes(
+                lambda h: model.likelihood(_put_hyper(h, self.hyper))(zeros, row), values
+            )
+            self._learnable = replace(self._learnable, in_likelihood=taken)
         return model
+
+
+def _takes(function: Callable[[PyTree], Any], values: PyTree) -> bool:
+    """Whether a function does anything with its argument."""
+    traced = jax.make_jaxpr(function)(values).jaxpr
+    used = {id(v) for eqn in traced.eqns for v in eqn.invars} | {id(v) for v in traced.outvars}
+    return any(id(variable) in used for variable in traced.invars)
+
+
+def _put_hyper(values: PyTree, numbers: PyTree) -> PyTree:
+    """Values of a user's own hyperparameters beside the constants of the functions."""
+    return {**numbers, "hyper": values}
 
 
 def checked_layout(name: str, params: PyTree) -> Layout:
@@ -161,9 +274,10 @@ def checked_layout(name: str, params: PyTree) -> Layout:
     return layout
 
 
-def _check_returns(name: str, function: Any, *args: PyTree) -> None:
+def _check_returns(name: str, others: str, function: Any, *args: PyTree) -> None:
     """Trace a user's function once and look at what it returns."""
-    called = "parameters and one row" if len(args) == 2 else "the parameters"
+    called = "parameters" + (f" and {others}".replace(" and one row and", ", one row and"))
+    called = called if others else "the parameters"
     try:
         found = jax.eval_shape(function, *args)
     except Exception as error:

@@ -13,6 +13,7 @@ from ornstein._check import InputError, choice, positive
 from ornstein._types import PyTree, Vector
 from ornstein.diagnosis import Diagnosis, diagnose
 from ornstein.folders import Writer, write_folder
+from ornstein.hyper import Learning
 from ornstein.measure import MeasuredKL, measured_kl
 from ornstein.operators import as_matrix
 from ornstein.plan import Plan
@@ -42,6 +43,8 @@ class Result:
         Time in the sampling loop.
     path
         What an engine saw on its way, e.g. the ELBO of ``bbvi`` round by round.
+    learning
+        How the hyperparameters were learned; None where they were not.
     """
 
     flat: Vector
@@ -52,6 +55,7 @@ class Result:
     steps: int
     seconds: float
     path: Mapping[str, Vector] = field(default_factory=lambda: MappingProxyType({}))
+    learning: Learning | None = None
 
     @property
     def draws(self) -> PyTree:

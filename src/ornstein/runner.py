@@ -104,10 +104,14 @@ def run(
     settings: Settings,
     progress: OpenProgress,
     goal: Goal | None = None,
+    starts: Vector | None = None,
 ) -> Run:
-    """Run all chains of a plan; ``progress`` opens a reporter for a number of steps."""
+    """Run all chains of a plan; ``progress`` opens a reporter for a number of steps.
+
+    Chains begin at ``starts`` (chains, D), or spread about the optimum.
+    """
     with jax.enable_x64(settings.dtype == "float64"):
-        loop, problem, chains, factor = _prepare(post, plan, key, settings)
+        loop, problem, chains, factor = _prepare(post, plan, key, settings, starts)
     crew = _Crew(loop, problem, _entropy(key), settings)
     draws, status, made = settings.draws, Status(True, "ok"), 0
     began = perf_counter()
@@ -247,7 +251,7 @@ class _Crew:
 
 
 def _prepare(
-    post: Posterior, plan: Plan, key: Array, settings: Settings
+    post: Posterior, plan: Plan, key: Array, settings: Settings, starts: Vector | None
 ) -> tuple[Loop, Problem, list[_Chain], Operator]:
     """Whitened problem and over-dispersed starts, both in the sampling precision."""
     dtype = np.dtype(settings.dtype)
@@ -283,6 +287,8 @@ def _prepare(
         start_key, init_key = jax.random.split(jax.random.fold_in(chain_key, 2))
         normal = np.asarray(jax.random.normal(start_key, (plan.dim,)), float)
         start = settings.dispersion * np.asarray(spread.matvec(normal))
+        if starts is not None:
+            start = np.asarray(local.factor.solve(starts[number] - plan.center))
         state = build_kernel(loop, problem).init(init_key, jnp.asarray(start, dtype))
         chains.append(_Chain(number, chain_key, state, []))
     return loop, problem, chains, local.factor

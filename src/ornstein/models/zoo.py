@@ -1,7 +1,7 @@
 """Ready-made posteriors over tables. Parameters are named ``coef`` and ``intercept``."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,9 +11,10 @@ import numpy.typing as npt
 from ornstein import _check
 from ornstein._check import InputError
 from ornstein._tree import Layout
-from ornstein._types import PyTree
+from ornstein._types import LogLikelihood, LogPrior, PyTree
 from ornstein.models.families import Bernoulli, Categorical, Counts, Family, Gaussian
 from ornstein.models.glm import Glm
+from ornstein.models.tying import Groups, tie
 from ornstein.posterior import Posterior
 
 
@@ -24,6 +25,8 @@ def linear(
     noise_scale: float = 1.0,
     intercept: bool = False,
     feature_names: Sequence[str] | None = None,
+    groups: Groups = None,
+    learn: str | Sequence[str] = ("prior_precision", "noise_scale"),
 ) -> Posterior:
     """Linear regression: ``y = X coef + intercept + noise_scale * normal``.
 
@@ -42,6 +45,12 @@ def linear(
         Whether to add an intercept.
     feature_names
         Names of the columns; a DataFrame's own by default.
+    groups
+        Which columns share a prior precision when it is learned: all but the intercept (None),
+        none (``"columns"``: automatic relevance determination), or those of the same label (one
+        label per column, and if wished the intercept's last; None for a precision left alone).
+    learn
+        The hyperparameters that :func:`ornstein.learn` may learn.
 
     Examples
     --------
@@ -51,7 +60,8 @@ def linear(
     table, names = _check.table(X, feature_names)
     target = _check.target(y, len(table)).astype(float)
     hyper = {"noise_scale": np.asarray(_check.positive("noise_scale", noise_scale))}
-    return _glm(Gaussian(), table, target, names, prior_precision, intercept, hyper)
+    prior = _Prior(prior_precision, intercept, groups, learn)
+    return _glm(Gaussian(), table, target, names, prior, hyper)
 
 
 def logistic(
@@ -60,6 +70,8 @@ def logistic(
     prior_precision: float | Sequence[float] = 1.0,
     intercept: bool = False,
     feature_names: Sequence[str] | None = None,
+    groups: Groups = None,
+    learn: str | Sequence[str] = "prior_precision",
 ) -> Posterior:
     """Logistic regression: ``y`` is 1 with probability ``sigmoid(X coef + intercept)``, else 0.
 
@@ -74,7 +86,8 @@ def logistic(
     target, classes = _check.labels(_check.target(y, len(table)), None)
     if classes > 2:
         raise InputError(f"y has {classes} classes; logistic takes 0 and 1. Use models.softmax.")
-    return _glm(Bernoulli(), table, target.astype(float), names, prior_precision, intercept, {})
+    prior = _Prior(prior_precision, intercept, groups, learn)
+    return _glm(Bernoulli(), table, target.astype(float), names, prior, {})
 
 
 def softmax(
@@ -84,6 +97,8 @@ def softmax(
     intercept: bool = False,
     num_classes: int | None = None,
     feature_names: Sequence[str] | None = None,
+    groups: Groups = None,
+    learn: str | Sequence[str] = "prior_precision",
 ) -> Posterior:
     """Multinomial logistic regression over ``num_classes`` labels ``0 .. K-1``.
 
@@ -98,7 +113,8 @@ def softmax(
     """
     table, names = _check.table(X, feature_names)
     target, classes = _check.labels(_check.target(y, len(table)), num_classes)
-    return _glm(Categorical(classes), table, target, names, prior_precision, intercept, {})
+    prior = _Prior(prior_precision, intercept, groups, learn)
+    return _glm(Categorical(classes), table, target, names, prior, {})
 
 
 def poisson(
@@ -107,6 +123,8 @@ def poisson(
     prior_precision: float | Sequence[float] = 1.0,
     intercept: bool = False,
     feature_names: Sequence[str] | None = None,
+    groups: Groups = None,
+    learn: str | Sequence[str] = "prior_precision",
 ) -> Posterior:
     """Poisson regression: ``y`` counts with mean ``exp(X coef + intercept)``.
 
@@ -121,7 +139,17 @@ def poisson(
     target = _check.target(y, len(table)).astype(float)
     if target.min() < 0 or not np.array_equal(target, np.rint(target)):
         raise InputError("y must hold counts (whole numbers from 0) for a Poisson model.")
-    return _glm(Counts(), table, target, names, prior_precision, intercept, {})
+    prior = _Prior(prior_precision, intercept, groups, learn)
+    return _glm(Counts(), table, target, names, prior, {})
+
+
+class _Prior(NamedTuple):
+    """What a user said of the prior and of what to learn; not checked yet."""
+
+    precision: float | Sequence[float]
+    intercept: bool
+    groups: Groups
+    learn: str | Sequence[str]
 
 
 def _glm(
@@ -129,10 +157,10 @@ def _glm(
     table: npt.NDArray[Any],
     target: npt.NDArray[Any],
     names: tuple[str, ...] | None,
-    prior_precision: float | Sequence[float],
-    intercept: bool,
+    prior: _Prior,
     hyper: dict[str, Any],
 ) -> Posterior:
+    intercept = prior.intercept
     if not isinstance(intercept, bool | np.bool_):
         raise InputError(f"intercept must be True or False, found {intercept!r}.")
     features, outputs = table.shape[1], family.outputs
@@ -140,25 +168,34 @@ def _glm(
     if intercept:
         params["intercept"] = np.zeros(outputs if outputs > 1 else ())
     model = Glm(family, Layout.of(params), features, bool(intercept))
-    precision = _prior_precision(prior_precision, features + bool(intercept))
+    precision = _prior_precision(prior.precision, features + bool(intercept))
     hyper = hyper | {"prior_precision": np.tile(precision, outputs)[model.order]}
+
+    def functions(hyper: PyTree) -> tuple[LogLikelihood, LogPrior]:
+        return _functions(model, hyper)
+
+    learn = tie(model, hyper, names, prior.groups, prior.learn, functions)
+    data = {"x": table, "y": target}
+    named = {"coef": names} if names else {}
+    return Posterior.of_model(model, *functions(hyper), data, hyper, named, learn)
+
+
+def _functions(model: Glm, hyper: PyTree) -> tuple[LogLikelihood, LogPrior]:
+    """Log-likelihood of a row and log-prior, in plain JAX."""
     fixed = jax.tree.map(lambda leaf: leaf.tolist(), hyper)  # as plain numbers
 
     def log_likelihood(params: PyTree, example: PyTree) -> Any:
         coef = params["coef"]
         eta = coef @ jnp.asarray(example["x"], coef.dtype)
-        eta = eta + params["intercept"] if intercept else eta
-        return -family.loss(eta, example["y"], fixed)
+        eta = eta + params["intercept"] if model.intercept else eta
+        return -model.family.loss(eta, example["y"], fixed)
 
     def log_prior(params: PyTree) -> Any:
         theta = jnp.concatenate([jnp.reshape(leaf, (-1,)) for leaf in jax.tree.leaves(params)])
         precision = jnp.asarray(fixed["prior_precision"], theta.dtype)
         return -model.prior_loss(theta, {"prior_precision": precision})
 
-    data = {"x": table, "y": target}
-    return Posterior.of_model(
-        model, log_likelihood, log_prior, data, hyper, {"coef": names} if names else {}
-    )
+    return log_likelihood, log_prior
 
 
 def _prior_precision(given: float | Sequence[float], width: int) -> npt.NDArray[np.float64]:

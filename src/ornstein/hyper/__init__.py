@@ -1,0 +1,15 @@
+"""Hyperparameters learned by variational EM, with the sampler's stationary distribution as q."""
+
+from ornstein.hyper.ascent import Options, ascend
+from ornstein.hyper.comparators import CrossValidation, Evidence, cross_validate, evidence
+from ornstein.hyper.record import Learning
+
+__all__ = [
+    "CrossValidation",
+    "Evidence",
+    "Learning",
+    "Options",
+    "ascend",
+    "cross_validate",
+    "evidence",
+]

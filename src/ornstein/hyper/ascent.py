@@ -1,0 +1,305 @@
+"""Variational EM: the hyperparameters at which the sampler's own score has mean zero.
+
+1. *Approach*: from optimum to optimum, with the Gaussian posterior's moments, until Newton's step
+   on the evidence is a fiftieth of the tolerance.
+2. *Plan* the sampler there. Its stationary distribution is q: by T2, ``N(optimum, predicted_cov)``.
+3. Where the posterior is not Gaussian, *rounds* of draws: the chains go on from where they are, and
+   the running mean of measured less predicted scores corrects the prediction. Every round counts
+   by its number of draws, so that the weight of a new one decreases as ``1 / t``.
+4. Step, and plan again, until the step is short.
+
+**When it stops.** When the step to where the mean score vanishes is shorter than ``tolerance``
+posterior standard deviations of the hyperparameters, plus twice its Monte-Carlo error, and that
+error is below ``tolerance`` too (or the rounds are spent). Half the squared length is what the step
+would add to the log evidence: 0.0002 nats at the default. A last step longer than ``tolerance``
+is made, and planned for; a shorter one is not worth a plan.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any, NamedTuple, TypeAlias
+
+import jax
+import numpy as np
+
+from ornstein import _check, theory
+from ornstein._check import InputError, OptimumError
+from ornstein._types import PyTree, Vector
+from ornstein.geometry import Geometry, geometry
+from ornstein.hyper.climb import Climb, covariance, distance
+from ornstein.hyper.expectation import Expectation, closed_step, expect, measured_scores
+from ornstein.hyper.notes import inexact, notes
+from ornstein.hyper.record import Learning
+from ornstein.optimum import MAX_DENSE, find_optimum
+from ornstein.plan import Plan
+from ornstein.planning import plan as make_plan
+from ornstein.posterior import Posterior
+
+_APPROACH = 0.02  # of the tolerance
+_LOOKS = 200
+_RUNAWAY = 45.0  # on the unconstrained scale: a factor of 1e19
+_FAR = 10.0  # the same, where there is no optimum any more
+_SLOWLY = 0.5  # corrections made within this distance on that scale still count
+_BATCHES = 8  # batches a chain is cut into for Monte-Carlo errors
+
+Draw: TypeAlias = Callable[[Posterior, Plan, int, Vector | None], Vector]
+"""``(post, plan, round, last draws) -> draws`` (chains, draws, D)."""
+
+
+class Options(NamedTuple):
+    """How to learn; see :func:`ornstein.learn`."""
+
+    start: PyTree = None
+    tolerance: float = 0.02
+    moments: str = "auto"
+    ascent: str = "newton"
+    rounds: int = 8
+    max_plans: int = 20
+
+    @classmethod
+    def checked(cls, given: Mapping[str, Any]) -> "Options":
+        """Options by name, each with a sensible value."""
+        for name in given:
+            _check.choice("learn_hyper", name, cls._fields)
+        made = cls(**given)
+        _check.positive("tolerance", made.tolerance)
+        _check.choice("moments", made.moments, ("auto", "plan", "draws"))
+        _check.choice("ascent", made.ascent, ("newton", "em"))
+        _check.whole("rounds", made.rounds)
+        _check.whole("max_plans", made.max_plans)
+        return made
+
+
+@dataclass
+class _Trail:
+    """Where the ascent has been."""
+
+    etas: list[Vector] = field(default_factory=list)
+    stages: list[str] = field(default_factory=list)
+
+    def note(self, eta: Vector, stage: str) -> None:
+        self.etas.append(eta)
+        self.stages.append(stage)
+
+
+@dataclass
+class _Corrections:
+    """Measured less predicted scores, and the covariance of their mean."""
+
+    at: Vector
+    parts: list[Vector] = field(default_factory=list)
+
+    def near(self, eta: Vector) -> "_Corrections":
+        """These, if made near enough."""
+        return self if np.abs(eta - self.at).max() <= _SLOWLY else _Corrections(eta)
+
+    def add(self, scores: Vector, predicted: Vector) -> None:
+        """A round's scores (chains, draws, J), cut into batches."""
+        chains, draws, count = scores.shape
+        batches = max(1, min(_BATCHES, draws // 2))
+        length = draws // batches
+        cut = scores[:, : batches * length].reshape(chains * batches, length, count)
+        self.parts.append(cut.mean(axis=1) - predicted)
+
+    def mean(self) -> tuple[Vector, Vector]:
+        """The mean over all batches, and its covariance."""
+        parts = np.concatenate(self.parts)
+        spread = np.atleast_2d(np.cov(parts, rowvar=False)) if len(parts) > 1 else np.inf
+        return parts.mean(axis=0), spread / len(parts) * np.ones((parts.shape[1],) * 2)
+
+
+class _End(NamedTuple):
+    """Where the search came to rest, or gave up."""
+
+    post: Posterior
+    plan: Plan
+    eta: Vector
+    found: Expectation
+    error: Vector
+    converged: bool
+    message: str
+
+
+def ascend(
+    post: Posterior, plan_options: Mapping[str, Any], options: Options, draw: Draw
+) -> tuple[Posterior, Plan, Learning]:
+    """Learn; returns the posterior at the learned values, its plan and the record."""
+    began = perf_counter()
+    known, trail = post.learnable, _Trail()
+    start = post.hyperparameters if options.start is None else options.start
+    eta = known.to_real(known.checked("start", start))
+    if plan_options.get("at") is not None:
+        raise InputError(
+            "at= fixes the optimum, which moves with the hyperparameters; leave it out."
+        )
+    post, eta = _approach(post, eta, options, trail)
+    resting = eta.copy()
+    search = _Search(post, dict(plan_options), options, draw, trail)
+    end = search.run(eta)
+    cov = covariance(end.found.information, np.diag(end.found.complete))
+    deviations = np.sqrt(np.diag(cov))
+    plans = trail.stages.count("plan")
+    values = known.host_values(end.eta)
+    learning = Learning(
+        values=values,
+        errors=_in_own_units(end, values),
+        deviations=deviations,
+        bias=end.eta - resting if inexact(end.plan) else np.zeros_like(eta),
+        path=known.host_values(np.stack(trail.etas)),
+        stages=tuple(trail.stages),
+        replans=plans - 1,
+        converged=end.converged,
+        message=end.message,
+        notes=tuple(notes(end.post, end.plan, end.eta, resting, deviations)),
+        seconds=perf_counter() - began,
+        labels=tuple(known.labels),
+        layout=known.layout,
+    )
+    return end.post, end.plan, learning
+
+
+def _in_own_units(end: _End, values: PyTree) -> PyTree:
+    """Monte-Carlo errors of the values themselves, by the slope of their constraints."""
+    known, h = end.post.learnable, 1e-5
+    above, below = known.host_values(end.eta + h), known.host_values(end.eta - h)
+    errors = known.layout.unravel(end.error)
+    return jax.tree.map(
+        lambda up, down, error, value: (np.abs(up - down) / (2 * h) * error).reshape(value.shape),
+        above,
+        below,
+        errors,
+        values,
+    )
+
+
+def _step(
+    post: Posterior, climb: Climb, found: Expectation, score: Vector, ascent: str
+) -> tuple[Vector, Climb]:
+    """Newton's on the evidence, or variational EM's M-step."""
+    if ascent == "newton":
+        return climb.step(score, found.information, np.diag(found.complete))
+    if post.learnable.ties is not None:
+        return closed_step(post, score), climb
+    return climb.step(score, found.complete, np.diag(found.complete))
+
+
+def _approach(
+    post: Posterior, eta: Vector, options: Options, trail: _Trail
+) -> tuple[Posterior, Vector]:
+    """To where the mean score of the Gaussian posterior vanishes."""
+    known, climb, origin, last = post.learnable, Climb.start(len(eta)), eta, eta
+    for _ in range(_LOOKS):
+        _refuse_runaway(post, eta, origin)
+        try:
+            post, seen = _look(post.with_hyper(known.host_values(eta)))
+        except OptimumError:
+            _refuse_runaway(post, eta, origin, _FAR)
+            if np.abs(eta - last).max() < 1e-3:
+                raise
+            eta = last + 0.25 * (eta - last)
+            continue
+        trail.note(eta, "look")
+        N_A = seen.num_data * seen.hessian
+        cov = theory.recipes.inverse(N_A) if N_A.ndim == 2 else 1 / N_A
+        found, _ = expect(post, seen, cov)
+        length = distance(found.score, found.information, np.diag(found.complete))
+        if length <= _APPROACH * options.tolerance:
+            break
+        step, climb = _step(post, climb, found, found.score, options.ascent)
+        last, eta = eta, eta + step
+    return post, eta
+
+
+def _look(post: Posterior) -> tuple[Posterior, Geometry]:
+    """The loss around the optimum, from which the next search will start."""
+    theta = post.layout.unravel(find_optimum(post))
+    structure = "dense" if post.dim <= MAX_DENSE else "diagonal"
+    return post.with_hyper(post.hyperparameters, theta), geometry(post, theta, structure)
+
+
+class _Search:
+    """Plans and rounds of draws."""
+
+    def __init__(
+        self,
+        post: Posterior,
+        plan_options: dict[str, Any],
+        options: Options,
+        draw: Draw,
+        trail: _Trail,
+    ) -> None:
+        self.post, self.plan_options, self.options = post, plan_options, options
+        self.draw, self.trail = draw, trail
+        automatic = "plan" if post.quadratic else "draws"
+        self.moments = automatic if options.moments == "auto" else options.moments
+        self.round = 0
+        self.last: Vector | None = None
+
+    def run(self, eta: Vector) -> _End:
+        """Plan, measure, step, until the step is short."""
+        options, origin = self.options, eta
+        climb, corrections = Climb.start(len(eta)), _Corrections(eta)
+        for plans in range(1, options.max_plans + 1):
+            _refuse_runaway(self.post, eta, origin)
+            plan = self._plan(eta)
+            corrections = corrections.near(eta)
+            found, score, error = self._expect(plan, corrections)
+            scale = np.diag(found.complete)
+            length = distance(score, found.information, scale)
+            cov = covariance(found.information, scale)
+            noise = np.sqrt(max(0.0, float(np.trace(cov @ error))))
+            if length <= options.tolerance + 2 * noise or plans == options.max_plans:
+                break
+            step, climb = _step(self.post, climb, found, score, options.ascent)
+            eta = eta + step
+        converged = length <= options.tolerance + 2 * noise and noise <= options.tolerance
+        if length > options.tolerance:  # by Monte-Carlo error: the best estimate, planned anew
+            eta = eta + climb.step(score, found.information, scale)[0]
+            plan = self._plan(eta)
+        message = (
+            f"{'converged' if converged else 'not converged'}: the last step was {length:.3f} of "
+            f"the hyperparameters' posterior standard deviations (tolerance {options.tolerance:g}, "
+            f"Monte-Carlo error {noise:.3f})"
+        )
+        errors = np.sqrt(np.diag(cov @ error @ cov))
+        return _End(self.post, plan, eta, found, errors, converged, message)
+
+    def _plan(self, eta: Vector) -> Plan:
+        known = self.post.learnable
+        self.post = self.post.with_hyper(known.host_values(eta))
+        plan = make_plan(self.post, **self.plan_options)
+        self.post = self.post.with_hyper(
+            self.post.hyperparameters, self.post.layout.unravel(plan.center)
+        )
+        if self.plan_options.get("batch_size") is None:  # as before, and compiled code with it
+            self.plan_options["batch_size"] = plan.batch_size
+        self.trail.note(eta, "plan")
+        return plan
+
+    def _expect(self, plan: Plan, corrections: _Corrections) -> tuple[Expectation, Vector, Vector]:
+        """The E-step, its score corrected by draws, and the covariance of their error."""
+        post, count = self.post, len(self.post.learnable.labels)
+        found, local = expect(post, plan.geometry, plan.predicted_cov)
+        if self.moments == "plan":
+            return found, found.score, np.zeros((count, count))
+        cov = covariance(found.information, np.diag(found.complete))
+        for _ in range(self.options.rounds):
+            flat = self.draw(post, plan, self.round, self.last)
+            self.round, self.last = self.round + 1, flat[:, -1]
+            corrections.add(measured_scores(post, local, plan.center, flat), found.score)
+            self.trail.note(self.trail.etas[-1], "round")
+            correction, error = corrections.mean()
+            if np.trace(cov @ error) <= self.options.tolerance**2:
+                break
+        return found, found.score + correction, error
+
+
+def _refuse_runaway(post: Posterior, eta: Vector, origin: Vector, limit: float = _RUNAWAY) -> None:
+    far = int(np.argmax(np.abs(eta - origin)))
+    if abs(eta[far] - origin[far]) > limit:
+        raise InputError(
+            f"{post.learnable.labels[far]} grows or shrinks without end: nothing holds it. A "
+            "log_prior that takes hyperparameters must be normalised, e.g. 0.5 log(precision) - "
+            "0.5 precision theta^2 for a normal; or fix this hyperparameter."
+        )

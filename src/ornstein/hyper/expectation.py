@@ -1,0 +1,183 @@
+"""The E-step: what a Gaussian q, or draws, expect of the hyperparameters' slopes.
+
+With ``eta`` the hyperparameters on the unconstrained scale, the *score* of a parameter vector is
+``s(theta) = d/d eta log p(y, theta | eta)``. Its mean over q is the slope that variational EM
+ascends. Around a centre c it is taken to second order (exactly, for the ready-made models)::
+
+    s_j(c + d) = value_j + slope_j' d + 1/2 d' B_j d
+
+so that under a Gaussian of covariance ``Sigma`` around c its mean is
+``value_j + 1/2 tr(B_j Sigma)`` and its covariance, the information about ``eta`` that not knowing
+``theta`` costs, ``slope_j' Sigma slope_k + 1/2 tr(B_j Sigma B_k Sigma)``.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ornstein._tree import cast, sum_over_blocks
+from ornstein._types import Array, PyTree, Vector
+from ornstein.geometry import Geometry, block_rows
+from ornstein.hyper import automatic
+from ornstein.model import Model
+from ornstein.operators import as_matrix
+from ornstein.posterior import Posterior
+
+
+class Score(NamedTuple):
+    """The score around a centre, to second order.
+
+    Attributes
+    ----------
+    value, slope
+        At the centre (J,), and by theta (J, D).
+    diagonal
+        Diagonals of ``B_j``, (J, D).
+    dense
+        ``B_j`` where it is known to be more than its diagonal, by j.
+    """
+
+    value: Vector
+    slope: Vector
+    diagonal: Vector
+    dense: Mapping[int, Vector]
+
+    def at(self, offsets: Vector) -> Vector:
+        """At ``c + d`` for vectors d along the last axis, (..., J)."""
+        linear = self.value + offsets @ self.slope.T
+        found: Vector = linear + 0.5 * offsets**2 @ self.diagonal.T
+        for j, matrix in self.dense.items():
+            rest = matrix - np.diag(np.diag(matrix))
+            found[..., j] += 0.5 * ((offsets @ rest) * offsets).sum(axis=-1)
+        return found
+
+    def mean(self, cov: Vector) -> Vector:
+        """Over ``N(c, Sigma)``; ``cov`` may be variances."""
+        variances = np.diag(cov) if cov.ndim == 2 else cov
+        found: Vector = self.value + 0.5 * self.diagonal @ variances
+        if cov.ndim == 2:
+            for j, matrix in self.dense.items():
+                found[j] += 0.5 * ((matrix * cov).sum() - np.diag(matrix) @ variances)
+        return found
+
+    def covariance(self, cov: Vector) -> Vector:
+        """Over ``N(c, Sigma)``, (J, J)."""
+        if cov.ndim == 1:
+            return (self.slope * cov) @ self.slope.T + 0.5 * (
+                (self.diagonal * cov**2) @ self.diagonal.T
+            )
+        plain = self.diagonal.copy()
+        plain[list(self.dense)] = 0.0
+        found: Vector = self.slope @ cov @ self.slope.T + 0.5 * plain @ cov**2 @ plain.T
+        spread = {j: matrix @ cov for j, matrix in self.dense.items()}
+        for j, product in spread.items():
+            cross = 0.5 * plain @ np.diag(cov @ product)
+            found[j] += cross
+            found[:, j] += cross
+            for k, other in spread.items():
+                found[j, k] += 0.5 * (product * other.T).sum()
+        return found
+
+
+class Expectation(NamedTuple):
+    """Over q: the score's mean (J,), and the evidence's information about ``eta`` (J, J).
+
+    ``information`` is Louis's: that of rows and parameters together, less what is lost by not
+    knowing the parameters.
+    """
+
+    score: Vector
+    information: Vector
+    complete: Vector
+
+
+def expect(post: Posterior, known: Geometry, cov: Vector) -> tuple[Expectation, Score]:
+    """The E-step for ``N(center, cov)``, in closed form where one is known."""
+    if post.learnable.ties is None:
+        score = Score(*automatic.derivatives(post, known.center), {})
+        mean, complete = automatic.expected_slope(post, known.center, cov)
+    else:
+        score = closed_score(post, known)
+        mean = score.mean(cov)
+        complete = _closed_information(post, mean)
+    return Expectation(mean, complete - score.covariance(cov), complete), score
+
+
+def closed_score(post: Posterior, known: Geometry) -> Score:
+    """Of the ready-made models.
+
+    For a group g of precision ``lambda``, ``s = 1/2 (D_g - lambda |theta_g|^2)``; for the noise
+    scale ``sigma``, ``s = RSS / sigma^2 - N``.
+    """
+    ties, theta, N = post.learnable.ties, known.center, known.num_data
+    assert ties is not None
+    precision = np.asarray(post.hyper["prior_precision"], float)
+    member = np.arange(ties.precisions)[:, None] == ties.groups[None]
+    diagonal = -(member * precision)
+    value = 0.5 * (member.sum(axis=1) + diagonal @ theta**2)
+    slope, dense = diagonal * theta, {}
+    if ties.noise:  # its place is the first
+        A, prior = as_matrix(known.hessian), as_matrix(known.prior_hessian)
+        curvature = 2 * N * (A - prior)
+        residual = 2 * (N * known.gradient - precision * theta)
+        value = np.concatenate([[_squares(post, theta) - N], value])
+        slope = np.concatenate([residual[None], slope])
+        diagonal = np.concatenate([np.diag(curvature)[None], diagonal])
+        dense = {0: curvature} if known.hessian.ndim == 2 else {}
+    return Score(value, slope, diagonal, dense)
+
+
+def _closed_information(post: Posterior, score: Vector) -> Vector:
+    """``-E[d^2 log p(y, theta) / d eta^2]``: ``lambda E|theta_g|^2 / 2``, ``2 E RSS / sigma^2``."""
+    ties = post.learnable.ties
+    assert ties is not None
+    sizes = np.bincount(ties.groups[ties.groups >= 0], minlength=ties.precisions)
+    precisions = 0.5 * sizes - score[-ties.precisions :] if ties.precisions else np.zeros(0)
+    noise = [2 * (score[0] + post.num_data)] if ties.noise else []
+    return np.diag(np.concatenate([noise, precisions]))
+
+
+def closed_step(post: Posterior, score: Vector) -> Vector:
+    """The M-step in closed form: by how much ``eta`` changes.
+
+    ``lambda = D_g / E|theta_g|^2`` and ``sigma^2 = E RSS / N``, from the mean score.
+    """
+    ties = post.learnable.ties
+    assert ties is not None
+    sizes = np.bincount(ties.groups[ties.groups >= 0], minlength=ties.precisions)
+    left = score[-ties.precisions :] if ties.precisions else np.zeros(0)
+    noise = [0.5 * np.log1p(score[0] / post.num_data)] if ties.noise else []
+    return np.concatenate([noise, np.log(sizes / (sizes - 2 * left))])
+
+
+def _squares(post: Posterior, theta: Vector) -> float:
+    """``RSS / sigma^2``, from the rows' losses."""
+    scale = float(post.hyper["noise_scale"])
+    return 2 * row_losses(post, theta) - post.num_data * float(np.log(2 * np.pi * scale**2))
+
+
+def row_losses(post: Posterior, theta: Vector) -> float:
+    """``-log p(y | theta)``, summed over all rows."""
+
+    def block(rows: PyTree, weights: Vector) -> Array:
+        here = cast(rows, np.float64)
+        return _loss_sum(post.model, jnp.asarray(theta), here, post.hyper, weights)
+
+    with jax.enable_x64(True):
+        return float(sum_over_blocks(post.data, block_rows(post), block))
+
+
+@partial(jax.jit, static_argnums=(0,))
+def _loss_sum(model: Model, theta: Array, rows: PyTree, hyper: PyTree, weights: Array) -> Array:
+    return weights @ model.losses(theta, rows, hyper)
+
+
+def measured_scores(post: Posterior, score: Score, center: Vector, flat: Vector) -> Vector:
+    """The score of every draw (chains, draws, J); of some only where rows must be read for it."""
+    if post.learnable.ties is not None:
+        return score.at(flat - center)
+    return automatic.scores(post, flat)

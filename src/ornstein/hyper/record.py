@@ -1,0 +1,88 @@
+"""What was learned, and how."""
+
+from dataclasses import dataclass
+
+import jax
+import numpy as np
+
+from ornstein._tree import Layout
+from ornstein._types import PyTree, Vector
+
+
+@dataclass(frozen=True, eq=False)
+class Learning:
+    """Hyperparameters learned by variational EM; ``print`` shows a table.
+
+    Attributes
+    ----------
+    values
+        The hyperparameters, in their own structure.
+    errors
+        Their Monte-Carlo standard errors; 0 where moments are the plan's own.
+    deviations
+        Their posterior standard deviations on the unconstrained scale (logarithms for what is
+        positive), by the curvature of the evidence.
+    bias
+        How far, on that scale, the values are from those at which the Gaussian posterior's own
+        moments would come to rest: what T2 predicts of a sampler that is not exact.
+    path
+        Values step by step, every leaf with a leading axis; ``stages`` says what each step was:
+        a ``look`` at the optimum, a ``plan``, or a ``round`` of draws.
+    replans
+        How often the gain was tuned again after the first plan.
+    converged, message
+        Whether the stated rule was met, and how it ended.
+    notes
+        What to know.
+    seconds
+        Time spent on learning.
+    labels, layout
+        A name for every hyperparameter, and how they lie in a flat vector.
+    """
+
+    values: PyTree
+    errors: PyTree
+    deviations: Vector
+    bias: Vector
+    path: PyTree
+    stages: tuple[str, ...]
+    replans: int
+    converged: bool
+    message: str
+    notes: tuple[str, ...]
+    seconds: float
+    labels: tuple[str, ...]
+    layout: Layout
+
+    def __repr__(self) -> str:
+        """One line."""
+        shown = ", ".join(
+            f"{label}={value:.4g}"
+            for label, value in zip(self.labels[:4], self._flat(self.values), strict=False)
+        )
+        more = ", ..." if len(self.labels) > 4 else ""
+        return f"{type(self).__name__}({shown}{more}, converged={self.converged})"
+
+    def __str__(self) -> str:
+        """A readable table."""
+        values, errors = self._flat(self.values), self._flat(self.errors)
+        head = ("hyperparameter", "value", "MC error", "sd of its log")
+        rows = [
+            (label, f"{value:.4g}", f"{error:.2g}", f"{deviation:.2g}")
+            for label, value, error, deviation in zip(
+                self.labels, values, errors, self.deviations, strict=True
+            )
+        ]
+        widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
+        lines = [
+            "  ".join(
+                cell.rjust(width) if i else cell.ljust(width)
+                for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+            )
+            for row in [head, *rows]
+        ]
+        ending = f"{self.message}; {len(self.stages)} steps, {self.replans} re-plans"
+        return "\n".join([*lines, ending, *(f"note: {note}" for note in self.notes)])
+
+    def _flat(self, tree: PyTree) -> Vector:
+        return np.concatenate([np.reshape(leaf, -1) for leaf in jax.tree.leaves(tree)])
