@@ -50,12 +50,21 @@ from ornstein.theory.stationary import (
     relaxation_steps,
     within_limits,
 )
+from ornstein.theory.structured import (
+    Spectrum,
+    accurate_rate,
+    exact_at_rate,
+    structure_kl,
+    variance_ratios,
+)
 from ornstein.theory.whitening import joint_diagonalisation, relative_eigenvalues
 
 __all__ = [
     "Decay",
     "Modes",
     "Recipe",
+    "Spectrum",
+    "accurate_rate",
     "averaged_covariance",
     "averaged_covariance_limit",
     "batch_noise_factor",
@@ -65,6 +74,7 @@ __all__ = [
     "diagonal_sgd",
     "epoch_covariance",
     "exact",
+    "exact_at_rate",
     "exact_diagonal",
     "finite_step_covariance",
     "finite_step_sgd",
@@ -91,5 +101,7 @@ __all__ = [
     "sgld",
     "sgld_step_size",
     "square_root_sgd",
+    "structure_kl",
+    "variance_ratios",
     "within_limits",
 ]
