@@ -18,10 +18,12 @@ from ornstein._types import Array, Key, PyTree, Vector
 from ornstein.model import Model, per_example
 from ornstein.operators import Kronecker, KroneckerBasis
 from ornstein.posterior import Posterior
-from ornstein.theory import Spectrum, joint_diagonalisation
+from ornstein.theory import Spectrum, accurate_rate, joint_diagonalisation
 
 STRUCTURES = ("scalar", "diagonal", "dense", "kronecker")
 _BLOCK_NUMBERS = 2**22  # float64 numbers in a block of row gradients: 32 MiB
+_WIDE = 2000  # parameters beyond which rows' gradients are summed, never held
+_STRUCTURE_ERROR = 0.03  # relative error of a variance that Kronecker factors may cost
 _GROUPS = 32  # groups of rows whose scatter gives the subsample's standard errors
 
 
@@ -46,6 +48,21 @@ class Factors:
     noise_cov: Vector
     spectrum: Spectrum
     by_variance: Spectrum
+
+    @property
+    def rate(self) -> float:
+        """The largest rate at which the approximation costs little (X2)."""
+        return accurate_rate(self.spectrum, _STRUCTURE_ERROR)
+
+    def operator(self, along: Vector) -> Kronecker:
+        """``V diag(along) V'``."""
+        return Kronecker(self.basis, along)
+
+    def diagonal(self, matrix: Vector) -> Vector:
+        """Diagonal of ``V' M V``; a vector is that already."""
+        if matrix.ndim == 1:
+            return matrix
+        return np.diag(self.basis.adjoint(np.asarray(self.basis.adjoint(matrix)).T)).copy()
 
 
 @dataclass(frozen=True)
@@ -251,6 +268,8 @@ def _gradient_sum(model: Model, theta: Array, rows: PyTree, hyper: PyTree, weigh
 
 def block_rows(post: Posterior) -> int:
     """Rows of a block whose gradients stay within the memory bound."""
+    if post.dim > _WIDE and post.model.factored is not None:  # which make no rows' gradients
+        return factored.block_rows(post.model.factored)
     return max(64, _BLOCK_NUMBERS // post.dim)
 
 

@@ -318,6 +318,11 @@ Factor: TypeAlias = Diagonal | Dense | KroneckerRoot
 """A square root of an operator: its product, transposed product and inverse are cheap too."""
 
 
+def dim_of(factor: Factor) -> int:
+    """Number of parameters; 0 for a multiple of the identity."""
+    return int(np.size(factor.array)) if np.ndim(factor.array) == 1 else len(factor.array)
+
+
 def _xp(array: AnyArray) -> Any:
     """NumPy for host arrays, JAX's for device arrays."""
     return np if isinstance(array, np.ndarray) else jnp

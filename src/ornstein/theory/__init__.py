@@ -53,6 +53,7 @@ from ornstein.theory.stationary import (
 from ornstein.theory.structured import (
     Spectrum,
     accurate_rate,
+    approximation_kl,
     exact_at_rate,
     structure_kl,
     variance_ratios,
@@ -65,6 +66,7 @@ __all__ = [
     "Recipe",
     "Spectrum",
     "accurate_rate",
+    "approximation_kl",
     "averaged_covariance",
     "averaged_covariance_limit",
     "batch_noise_factor",

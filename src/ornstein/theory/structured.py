@@ -75,6 +75,12 @@ def structure_kl(spectrum: Spectrum, rate: float, dim: int) -> float:
     return float(0.5 * dim * spectrum.shares @ (ratios - 1 - np.log(ratios)))
 
 
+def approximation_kl(spectrum: Spectrum, dim: int) -> float:
+    """T3's divergence of ``(N Â)^-1`` itself, whose variances are m times the posterior's."""
+    m = spectrum.nodes
+    return float(0.5 * dim * spectrum.shares @ (m - 1 - np.log(m)))
+
+
 def accurate_rate(spectrum: Spectrum, error: float) -> float:
     """The largest rate whose covariance is off by no more than ``error``.
 
