@@ -126,7 +126,8 @@ def warnings(
     if prior_only:
         found.append("the prior knows more than the data of " + prior_only)
     if method.target == "posterior" and kl > 0.1:
-        found.append(f"the draws will be {kl:.2g} nats off the posterior{_better(method, structure, kl, len(labels))}")
+        better = _better(method, structure, kl, len(labels))
+        found.append(f"the draws will be {kl:.2g} nats off the posterior{better}")
     if anchored is not None:
         _, safe = batch_size(known, anchored)
         if batches.batch_size < safe:

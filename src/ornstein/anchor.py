@@ -36,7 +36,7 @@ _STEP_ROWS = 200  # rows that take as long as a step's fixed cost, on a processo
 _PLAIN_STEP_ROWS = 8  # the same, where reading orders must be redrawn oftener for larger batches
 _KURTOSIS = 0.3  # what the rows' leverages may leave in the draws
 _WEIGHTED = 1.5  # how much smaller a batch must be to be worth drawing by leverage
-_NOISE_SHARE = 0.25  # of a step's noise that minibatches may make where A is known in factors
+_NOISE_SHARE = 0.5  # of a step's noise that minibatches may make where A is known in factors
 _KICK = 2.0  # how far the strongest row may throw the chain, in its distance from the anchor
 
 
@@ -49,8 +49,9 @@ class Anchor:
     slope
         Gradient of ``-log p(theta | data)`` at the anchor.
     noise_cov
-        (By its diagonal along the Kronecker basis, where A is known so.) Covariance of ``w_n (grad l_n(theta) - grad l_n(anchor))`` over draws of rows, averaged
-        over the posterior; the weights w are 1 unless rows are drawn by their leverage.
+        Covariance of ``w_n (grad l_n(theta) - grad l_n(anchor))`` over draws of rows, averaged
+        over the posterior; the weights w are 1 unless rows are drawn by their leverage. Its
+        diagonal along the basis where A is known in Kronecker factors.
     strongest, row
         ``N`` times the (weighted) leverage of the strongest row, and which it is.
     fourth
@@ -87,8 +88,7 @@ class _View:
         count = min(N if rows is None else rows, 5 * self.affordable)
         index = np.arange(N) if count == N else chosen_rows(self.post, count, self.key)
         kicks = [
-            np.asarray(self.kicks(*block))[weights > 0]
-            for block, weights in self._blocks(index)
+            np.asarray(self.kicks(*block))[weights > 0] for block, weights in self._blocks(index)
         ]
         return N * np.sqrt(np.maximum(np.concatenate(kicks), 0.0)), index
 

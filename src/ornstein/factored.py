@@ -17,7 +17,7 @@ import numpy as np
 from ornstein._check import InputError
 from ornstein._tree import cast, num_rows, sum_over_blocks
 from ornstein._types import Array, PyTree, Vector
-from ornstein.model import Factored, Model
+from ornstein.model import Factored, Model, per_example
 from ornstein.operators import Kronecker, KroneckerBasis
 from ornstein.posterior import Posterior
 from ornstein.theory import Spectrum
@@ -116,14 +116,10 @@ def relative_spectrum(
     """
     root = approximation.sqrt()  # A_k = R R', M = R^-1 A R^-T
     units = np.asarray(root.values)
-    precision = np.asarray(post.model.prior_hessian_diagonal(jnp.asarray(theta), post.hyper))
-    count = num_rows(data)
 
     def product(z: Vector) -> Vector:
         moved = np.asarray(root.basis.dual.to_params(z / units))
-        block = partial(_curvature_products, post.model)
-        total = _total(post, data, block, theta, moved, single=True).astype(float)
-        total = total / count + moved * precision / post.num_data
+        total = hessian_products(post, theta, moved, data)
         return np.asarray(root.basis.dual.adjoint(total)) / units
 
     rng = np.random.default_rng(0)
@@ -131,6 +127,14 @@ def relative_spectrum(
     signs[_PROBES:] = np.asarray(root.basis.dual.adjoint(signs[_PROBES:])) / units
     found = lanczos(product, signs, min(_LANCZOS, len(theta)))
     return Spectrum.joined(found[:_PROBES]), Spectrum.joined(found[_PROBES:])
+
+
+def hessian_products(post: Posterior, theta: Vector, vectors: Vector, data: PyTree) -> Vector:
+    """``A v`` for every line of ``vectors``, to the accuracy of single precision."""
+    block = partial(_curvature_products, post.model)
+    total = _total(post, data, block, theta, vectors, single=True).astype(float)
+    precision = np.asarray(post.model.prior_hessian_diagonal(jnp.asarray(theta), post.hyper))
+    return per_example(total, num_rows(data), vectors * precision, post.num_data)
 
 
 def lanczos(product: Callable[[Vector], Vector], starts: Vector, steps: int) -> list[Spectrum]:
@@ -183,7 +187,7 @@ def deviation_terms(
     factored = _of(model)
     squares = _along(factored, basis, rows) ** 2
     spread = squares @ variances.reshape(basis.shape).T
-    predictor = (basis.outer[None] * spread[:, None, :]) @ basis.outer.T
+    predictor = jnp.asarray((basis.outer[None] * spread[:, None, :]) @ basis.outer.T)
     return squares, predictor, factored.residual_squares(anchor, predictor, rows, hyper)
 
 
@@ -273,4 +277,4 @@ def _curvature_products(
     matrices = identity.matrix(vectors)
     along = (design @ matrices.reshape(-1, F).T).reshape(len(design), -1, K)
     bent = (along @ curvature).reshape(len(design), -1)
-    return identity.flat((bent.T @ design).reshape(-1, K, F))
+    return jnp.asarray(identity.flat((bent.T @ design).reshape(-1, K, F)))

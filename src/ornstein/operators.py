@@ -1,8 +1,8 @@
-"""Linear operators for gains and covariances: multiples of the identity, diagonals, matrices, and
-matrices that are diagonal in a basis of Kronecker products.
+"""Linear operators for gains and covariances.
 
-They are pytrees, so a compiled function takes one as an argument, and their products accept host
-and device arrays alike. Construct one from an array with :func:`as_operator`.
+Multiples of the identity, diagonals, matrices, and matrices that are diagonal in a basis of
+Kronecker products. They are pytrees, so a compiled function takes one as an argument, and their
+products accept host and device arrays alike. Construct one from an array with :func:`as_operator`.
 """
 
 from dataclasses import dataclass, field, replace
@@ -186,8 +186,8 @@ class KroneckerBasis:
 
     def astype(self, dtype: npt.DTypeLike) -> "KroneckerBasis":
         """The same basis in another precision."""
-        parts = (np.asarray(part, dtype) for part in (self.outer, self.inner, self.scale))
-        return KroneckerBasis(*parts, self.features)
+        outer, inner, scale = (np.asarray(x, dtype) for x in (self.outer, self.inner, self.scale))
+        return KroneckerBasis(outer, inner, scale, self.features)
 
     def _scale(self, matrix: AnyArray) -> AnyArray:
         return self.scale.reshape((1,) * (matrix.ndim - 1) + (-1,))
@@ -202,6 +202,7 @@ class KroneckerBasis:
         return _xp(vector).concatenate([coef, vector[..., size:].reshape(*lead, K, 1)], axis=-1)
 
     def flat(self, matrix: AnyArray) -> AnyArray:
+        """Parameters from (..., K, F)."""
         lead, F = matrix.shape[:-2], self.shape[1]
         if self.features == F:
             return matrix.reshape(*lead, -1)

@@ -1,8 +1,8 @@
 """The posterior's optimum, to high accuracy, in float64.
 
 Newton's method, made safe away from convexity by taking eigenvalues' absolute values; L-BFGS
-where the Hessian of all rows takes long or does not fit, in units in which a sampled Hessian, or its
-approximation by Kronecker factors, is the identity.
+where the Hessian of all rows takes long or does not fit, in units in which a sampled Hessian, or
+its approximation by Kronecker factors, is the identity.
 """
 
 from collections.abc import Callable
@@ -151,7 +151,9 @@ def _no_minimum(post: Posterior, here: _Local) -> OptimumError:
 
 
 def _rewhitened(
-    post: Posterior, look: Callable[[Posterior, PyTree, Vector], Dense | KroneckerRoot], tolerance: float
+    post: Posterior,
+    look: Callable[[Posterior, PyTree, Vector], Dense | KroneckerRoot],
+    tolerance: float,
 ) -> Vector:
     """L-BFGS in the posterior's own units, about, which are looked up again now and then."""
     wanted = _UNIT_ROWS if look is _kronecker_units else max(_SOME_ROWS, 50 * post.dim)

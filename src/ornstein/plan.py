@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 from ornstein import theory
+from ornstein._check import InputError
 from ornstein._tree import Layout
 from ornstein._types import Vector
 from ornstein.anchor import Anchor
@@ -180,8 +181,18 @@ class Plan:
         """Whether draws are iterates of SGD, rather than those of another engine."""
         return self.engine == "chain"
 
+    def refuse_matrices(self, name: str) -> None:
+        """Raise where A is known in Kronecker factors only, and matrices would not fit."""
+        if self.geometry.structure == "kronecker":
+            raise InputError(
+                f"{name} compares {self.dim:,} x {self.dim:,} covariances, which this plan does "
+                "not hold: A is known in Kronecker factors. Compare plan.predicted_trace or "
+                "plan.predicted_cov (variances) with the draws', or plan with structure='dense'."
+            )
+
     def covariance_given(self, batch_noise_cov: Vector) -> Vector:
         """What the draws' covariance would be with another minibatch noise, (D, D)."""
+        self.refuse_matrices("covariance_given")
         K, A = self.gain.dense(self.dim), as_matrix(self.geometry.hessian)
         Q = None if self.injected_cov is None else self.injected_cov.dense(self.dim)
         return theory.chain_covariance(K, A, batch_noise_cov, Q, self.momentum, self.window)

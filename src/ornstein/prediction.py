@@ -19,9 +19,9 @@ def as_problem(recipe: Tuned, setting: Setting) -> tuple[Vector, Vector, Vector,
     """K, A, C_S, Q as matrices, or as a batch of 1 x 1 problems where only diagonals are known."""
     dim = len(setting.hessian)
     if setting.hessian.ndim == 2:
-        K = setting.operator(recipe.gain).dense(dim)
-        Q = None if recipe.injected_cov is None else setting.operator(recipe.injected_cov).dense(dim)
-        return K, setting.hessian, setting.batch_noise_cov, Q
+        K, Q = setting.operator(recipe.gain).dense(dim), recipe.injected_cov
+        dense = None if Q is None else setting.operator(Q).dense(dim)
+        return K, setting.hessian, setting.batch_noise_cov, dense
 
     def single(values: Vector) -> Vector:
         return np.broadcast_to(values, (dim,))[:, None, None]

@@ -29,7 +29,6 @@ from ornstein.operators import (
     KroneckerRoot,
     Operator,
     as_matrix,
-    as_operator,
     dim_of,
 )
 from ornstein.plan import Plan
@@ -310,13 +309,17 @@ def _update_rule(plan: Plan, factor: Factor) -> tuple[str, Diagonal | Dense | No
             extra_noise=by_z(as_matrix(np.asarray(extra))),  # type: ignore[arg-type]
             noise_cov=by_z(as_matrix(plan.noise_cov)),  # type: ignore[arg-type]
         )
-        root = None if noise is None else as_operator(constants.extra_noise).sqrt()
+        root = None if noise is None else _root_of(np.asarray(constants.extra_noise))
         return "fisher", root, constants
     if plan.decay is not None:
         return "decreasing", noise, tuple(np.asarray(value, float) for value in plan.decay)
     if plan.momentum < 1:
         return "momentum", noise, np.asarray(plan.momentum)
     return "first_order", noise, ()
+
+
+def _root_of(matrix: Vector) -> Dense:
+    return Dense(matrix).sqrt()
 
 
 def _by_z(factor: Factor, dim: int, matrix: Vector) -> Vector:

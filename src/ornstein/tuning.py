@@ -29,6 +29,7 @@ from ornstein.prediction import (
 
 _WARMUP = 7  # relaxation times; an over-dispersed start's excess variance is down to e^-14
 _DRAWS = 1000
+_MANY_PARAMETERS_DRAWS = 200  # where steps are dear
 _WORTH_ARRANGING = 2  # passes over the rows that a reading order must serve to be worth making
 
 
@@ -169,7 +170,7 @@ def _foreseen(
         stability_margin=1 - ahead.fastest / 2,
         warmup=_WARMUP * thin,
         thin=thin,
-        draws=_DRAWS,
+        draws=_MANY_PARAMETERS_DRAWS,
         warnings=tuple(
             advice.warnings(
                 method, structure, batches, known, anchored, labels, ahead.kl, relaxation

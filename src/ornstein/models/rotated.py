@@ -14,7 +14,7 @@ from ornstein.operators import KroneckerRoot
 
 @dataclass(frozen=True)
 class RotatedGlm(LocalModel):
-    """A GLM of several outputs whose features carry the basis of the columns; that of the outputs is small.
+    """A GLM of several outputs whose features carry the basis of the columns.
 
     With ``theta = center + (V_c (x) diag(scale) V_f) diag(w) z`` and features ``V_f' scale u``, a
     gradient takes two products of (K, F) with the batch, as it would without any gain.
