@@ -151,10 +151,11 @@ def _foreseen(
             "structure='diagonal'."
         )
     a, K = factors.hessian, tuned.gain
-    rate = float(np.max(K * a))
+    rate, nodes = float(np.max(K * a)), factors.spectrum.nodes
+    advice.refuse_beyond(rate * float(nodes.min()), rate * float(nodes.max()))
     ahead = foresee(rate, factors, N)
-    advice.refuse_beyond(ahead.slowest, ahead.fastest)
-    relaxation = float(np.max(theory.relaxation_steps(np.array([ahead.slowest, ahead.fastest]))))
+    ends = np.array([min(ahead.slowest, float(np.min(K * a))), ahead.fastest])
+    relaxation = float(np.max(theory.relaxation_steps(ends)))
     advice.refuse_endless(relaxation)
     thin = max(_stride(relaxation, batches), tuned.window)
     own = K**2 * factors.noise_cov * batches.noise_factor

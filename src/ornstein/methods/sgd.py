@@ -30,13 +30,16 @@ def _exact_diagonal(setting: Setting, rho: float | None) -> Recipe:
 
 
 def _exact_kronecker(setting: Setting, rho: float | None) -> Recipe:
-    """X2 at one rate along the basis: as fast as the structure's error and the noise allow."""
+    """X2 along the basis, at one rate, as fast as the structure's error allows.
+
+    Slower along directions in which the minibatches make more noise than that rate bears.
+    """
     factors, N = setting.factors, setting.num_data
     assert factors is not None
     a, c_S = factors.hessian, factors.noise_cov * setting.noise_factor
-    noise = float(np.max(N * c_S / a))
+    noise = N * c_S / a
     if rho is None:
-        rate = min(factors.rate, 1 / (1 + noise))
+        rate = np.minimum(factors.rate, 1 / (1 + noise))
     else:
         rate = 2 / (1 + _check.non_negative("rho", rho) + noise)
     return theory.exact_at_rate(a, c_S, N, rate)

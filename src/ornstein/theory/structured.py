@@ -30,8 +30,10 @@ class Spectrum(NamedTuple):
         return cls(nodes, np.concatenate([part.shares for part in parts]) / len(parts))
 
 
-def exact_at_rate(hessian: Vector, batch_noise_cov: Vector, num_data: int, rate: float) -> Recipe:
-    """X2 at one rate h for all directions, for diagonals: ``K = h / a``.
+def exact_at_rate(
+    hessian: Vector, batch_noise_cov: Vector, num_data: int, rate: float | Vector
+) -> Recipe:
+    """X2 at a given rate h, one for all directions or one each, for diagonals: ``K = h / a``.
 
     ``Q = (2K - K^2 (a + N c)) / N``, which is no variance where ``h (1 + N c / a) > 2``.
 
