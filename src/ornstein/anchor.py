@@ -10,21 +10,21 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
-from ornstein import theory
+from ornstein import factored, theory
 from ornstein._check import random_key
 from ornstein._tree import blocks, cast, fingerprint
 from ornstein._types import Array, Key, PyTree, Vector
 from ornstein.data import Order, multiplicity_of, weights_of
-from ornstein.geometry import Geometry, block_rows, chosen_rows, mean_gradient
+from ornstein.geometry import Factors, Geometry, block_rows, chosen_rows, mean_gradient
 from ornstein.model import Model, Spread
-from ornstein.operators import as_operator
+from ornstein.operators import KroneckerBasis, as_operator
 from ornstein.posterior import Posterior
 
 Rows: TypeAlias = npt.NDArray[np.int64]
@@ -36,6 +36,7 @@ _STEP_ROWS = 200  # rows that take as long as a step's fixed cost, on a processo
 _PLAIN_STEP_ROWS = 8  # the same, where reading orders must be redrawn oftener for larger batches
 _KURTOSIS = 0.3  # what the rows' leverages may leave in the draws
 _WEIGHTED = 1.5  # how much smaller a batch must be to be worth drawing by leverage
+_NOISE_SHARE = 0.5  # of a step's noise that minibatches may make where A is known in factors
 _KICK = 2.0  # how far the strongest row may throw the chain, in its distance from the anchor
 
 
@@ -49,7 +50,8 @@ class Anchor:
         Gradient of ``-log p(theta | data)`` at the anchor.
     noise_cov
         Covariance of ``w_n (grad l_n(theta) - grad l_n(anchor))`` over draws of rows, averaged
-        over the posterior; the weights w are 1 unless rows are drawn by their leverage.
+        over the posterior; the weights w are 1 unless rows are drawn by their leverage. Its
+        diagonal along the basis where A is known in Kronecker factors.
     strongest, row
         ``N`` times the (weighted) leverage of the strongest row, and which it is.
     fourth
@@ -86,8 +88,7 @@ class _View:
         count = min(N if rows is None else rows, 5 * self.affordable)
         index = np.arange(N) if count == N else chosen_rows(self.post, count, self.key)
         kicks = [
-            np.asarray(_kicks(self.post.model, *block))[weights > 0]
-            for block, weights in self._blocks(index)
+            np.asarray(self.kicks(*block))[weights > 0] for block, weights in self._blocks(index)
         ]
         return N * np.sqrt(np.maximum(np.concatenate(kicks), 0.0)), index
 
@@ -101,11 +102,19 @@ class _View:
             count = int(present.sum())
             lines = np.zeros((len(weights), len(present)))
             lines[:, :count] = weights[:, start : start + count]
-            total += np.asarray(_sums(self.post.model, *block, jnp.asarray(lines)))
+            total += np.asarray(self.block_sums(jnp.asarray(lines), *block))
             start += count
         return total / len(index)
 
-    def _blocks(self, index: Rows) -> Iterator[tuple[tuple[Spread, PyTree, PyTree], Vector]]:
+    def kicks(self, *block: Any) -> Array:
+        """Squared leverages of a block's rows."""
+        return _kicks(self.post.model, *block)
+
+    def block_sums(self, lines: Array, *block: Any) -> Array:
+        """Sums over a block's rows for every line of weights."""
+        return _sums(self.post.model, *block, lines)
+
+    def _blocks(self, index: Rows) -> Iterator[tuple[tuple[Any, ...], Vector]]:
         """Blocks of rows in double precision, with all that compiled code needs."""
         data = self.post.data
         if len(index) < self.post.num_data:
@@ -113,6 +122,35 @@ class _View:
         spread = Spread(*(jnp.asarray(array) for array in self.arrays))
         for block, weights in blocks(data, block_rows(self.post)):
             yield (spread, cast(block, np.float64), self.post.hyper), weights
+
+
+class _FactoredView(_View):
+    """The same along a Kronecker basis, where ``cov`` holds variances."""
+
+    def __init__(self, post: Posterior, known: Geometry, cov: Vector, key: Key) -> None:
+        self.post, self.known, self.cov, self.key = post, known, cov, key
+        self.basis = _factors(known).basis
+        self.affordable = max(1000, int(_WORK / self.basis.shape[1] ** 2))
+
+    def _blocks(self, index: Rows) -> Iterator[tuple[tuple[Any, ...], Vector]]:
+        data = self.post.data
+        if len(index) < self.post.num_data:
+            data = jax.tree.map(lambda leaf: leaf[index], data)
+        arrays = jax.tree.map(jnp.asarray, (self.basis, self.cov, self.known.center))
+        size = factored.block_rows(factored.predictors(self.post))
+        for block, weights in blocks(data, size):
+            yield (*arrays, cast(block, np.float64), self.post.hyper), weights
+
+    def kicks(self, *block: Any) -> Array:
+        return _factored_kicks(self.post.model, *block)
+
+    def block_sums(self, lines: Array, *block: Any) -> Array:
+        return _factored_sums(self.post.model, *block, lines)
+
+
+def _factors(known: Geometry) -> Factors:
+    assert known.factors is not None
+    return known.factors
 
 
 def anchor(
@@ -130,7 +168,8 @@ def anchor(
     be far larger, or larger than the ``size`` given; with ``"weighted"`` anyway.
     """
     with jax.enable_x64(True):
-        return _look(_View(post, known, cov, key), rows, scheme, size)
+        view = _FactoredView if known.structure == "kronecker" else _View
+        return _look(view(post, known, cov, key), rows, scheme, size)
 
 
 def _look(view: _View, rows: int | None, scheme: str, size: int | None) -> Anchor:
@@ -156,16 +195,20 @@ def _anchor(
     second, fourth = view.sums(index, np.stack([weight, weight**3 * leverage**2]))
     # The mean over rows of the deviations is the likelihood's share of A, times the distance.
     likelihood = known.hessian - known.prior_hessian
-    noise = second - likelihood @ cov @ likelihood
+    if cov.ndim == 1:
+        noise = np.maximum(second - likelihood**2 * cov, 0.0)
+    else:
+        noise = second - likelihood @ cov @ likelihood
+        noise = 0.5 * (noise + noise.T)
     # E (v e)^4 <= E |v|^2 (v e)^2 for a kick v along e.
-    along = theory.relative_eigenvalues(known.hessian, known.num_data * fourth)[-1]
+    along = _largest_relative(known.hessian, known.num_data * fourth)
     strongest = int(np.argmax(weight * leverage))
     return Anchor(
         slope=slope,
-        noise_cov=0.5 * (noise + noise.T),
+        noise_cov=noise,
         strongest=float(weight[strongest] * leverage[strongest]),
         row=int(index[strongest]),
-        fourth=float(np.nan_to_num(along)),
+        fourth=along,
         seen=fingerprint((view.post.data, view.post.hyper)),
         multiplicity=multiplicity,
     )
@@ -176,10 +219,17 @@ def batch_size(known: Geometry, anchored: Anchor) -> tuple[int, int]:
 
     A row of leverage h moves the chain by about ``N h / S`` of its distance from the anchor; such
     kicks leave an excess kurtosis of at most 3 times their fourth moment, over ``S^3``, in the
-    draws.
+    draws. Gains in Kronecker factors make shorter steps, by their rate; there, batches are so
+    large that the noise, too, is a small part of a step's.
     """
-    safe = max(anchored.strongest / _KICK, (3 * anchored.fourth / _KURTOSIS) ** (1 / 3))
-    quick = _quickest(known, anchored.noise_cov, _STEP_ROWS)
+    rate = 1.0 if known.factors is None else known.factors.rate
+    safe = max(anchored.strongest / _KICK, (3 * anchored.fourth / _KURTOSIS) ** (1 / 3)) * rate
+    if known.factors is None:
+        quick = _quickest(known, anchored.noise_cov, _STEP_ROWS)
+    else:
+        along = known.factors.diagonal(anchored.noise_cov)
+        noise = _largest_relative(known.factors.hessian, known.num_data * along)
+        quick = rate * noise / _NOISE_SHARE
     return _rounded(max(quick, safe), known.num_data), math.ceil(safe)
 
 
@@ -194,8 +244,15 @@ def _quickest(known: Geometry, noise_cov: Vector, step_rows: float) -> float:
     A step costs so many rows besides its own and mixes in ``1 + n / 2S`` steps, n the largest
     eigenvalue of ``N C`` relative to A.
     """
-    largest = theory.relative_eigenvalues(known.hessian, known.num_data * noise_cov)[-1]
-    return math.sqrt(step_rows * max(0.0, float(np.nan_to_num(largest))) / 2)
+    largest = _largest_relative(known.hessian, known.num_data * noise_cov)
+    return math.sqrt(step_rows * largest / 2)
+
+
+def _largest_relative(hessian: Vector, cov: Vector) -> float:
+    """Largest eigenvalue of a covariance relative to A, both matrices or diagonals."""
+    if hessian.ndim == 1:
+        return max(0.0, float(np.nan_to_num(np.max(cov / hessian))))
+    return max(0.0, float(np.nan_to_num(theory.relative_eigenvalues(hessian, cov)[-1])))
 
 
 def _rounded(rows: float, num_data: int) -> int:
@@ -221,3 +278,34 @@ def _kicks(model: Model, spread: Spread, rows: PyTree, hyper: PyTree) -> Array:
 @partial(jax.jit, static_argnums=(0,))
 def _sums(model: Model, spread: Spread, rows: PyTree, hyper: PyTree, weights: Array) -> Array:
     return model.deviation_sums(spread, rows, hyper, weights)
+
+
+@partial(jax.jit, static_argnums=(0,))
+def _factored_kicks(
+    model: Model,
+    basis: KroneckerBasis,
+    variances: Array,
+    center: Array,
+    rows: PyTree,
+    hyper: PyTree,
+) -> Array:
+    """``sum_ab V_ab (u' cov_ab u)`` of every row."""
+    terms = factored.deviation_terms(model, basis, variances, center, rows, hyper)
+    return (terms[1] * terms[2]).sum(axis=(1, 2))
+
+
+@partial(jax.jit, static_argnums=(0,))
+def _factored_sums(
+    model: Model,
+    basis: KroneckerBasis,
+    variances: Array,
+    center: Array,
+    rows: PyTree,
+    hyper: PyTree,
+    lines: Array,
+) -> Array:
+    """Diagonals of ``V' E[d d'] V`` for every line of weights."""
+    squares, _, residual = factored.deviation_terms(model, basis, variances, center, rows, hyper)
+    along = factored.in_outputs(basis, residual)
+    sums = [((along * line[:, None]).T @ squares).reshape(-1) for line in lines]
+    return jnp.stack(sums)

@@ -200,6 +200,8 @@ def _goal(
     """When to stop, and the draws a chain after which to look first."""
     ess = _check.positive("target_ess", target_ess)
     error = None if target_kl_error is None else _check.positive("target_kl_error", target_kl_error)
+    if error is not None:
+        plan.refuse_matrices("target_kl_error")
 
     def reached(flat: Vector) -> bool:
         if error is not None:

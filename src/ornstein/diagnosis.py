@@ -12,6 +12,7 @@ import scipy.stats
 from ornstein import theory
 from ornstein._tree import cast, sum_over_blocks
 from ornstein._types import Array, PyTree, Vector
+from ornstein.factored import hessian_products
 from ornstein.geometry import block_rows
 from ornstein.measure import measured_kl
 from ornstein.model import Model
@@ -21,6 +22,7 @@ from ornstein.plan import Plan
 from ornstein.posterior import Posterior
 
 _DRAWS = 32  # draws at which the loss is looked at again
+_PARAMETERS = 256  # whose stationarity is looked at, where there are very many
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,8 @@ def _verdict(number: float, warn: float, fail: float) -> str:
 def diagnose(post: Posterior, plan: Plan, draws: Vector) -> Diagnosis:
     """Check A1-A4, the model, stationarity and the prediction of draws (chains, draws, D)."""
     flat = draws.reshape(-1, plan.dim)
+    if plan.geometry.structure == "kronecker":
+        return _without_matrices(post, plan, draws)
     with jax.enable_x64(True):
         checks = _of_chains(post, plan, flat) if plan.is_chain else []
         checks += [
@@ -84,6 +88,20 @@ def diagnose(post: Posterior, plan: Plan, draws: Vector) -> Diagnosis:
             _covariance(plan, draws),
         ]
     return Diagnosis(tuple(checks))
+
+
+def _without_matrices(post: Posterior, plan: Plan, draws: Vector) -> Diagnosis:
+    """The checks that need no D x D matrix: A1-A3 and the covariance's entries are left out."""
+    some = spaced(draws.reshape(-1, plan.dim), _DRAWS)
+    columns = np.linspace(0, plan.dim - 1, min(plan.dim, _PARAMETERS)).astype(int)
+    with jax.enable_x64(True):
+        checks = (
+            _quadratic_loss(post, plan, some),
+            _specification_along(plan),
+            _stationarity(draws[..., columns]),
+            _total_variance(plan, draws),
+        )
+    return Diagnosis(checks)
 
 
 def _of_chains(post: Posterior, plan: Plan, flat: Vector) -> list[Check]:
@@ -211,7 +229,11 @@ def _quadratic_loss(post: Posterior, plan: Plan, draws: Vector) -> Check:
 
     losses = losses + sum_over_blocks(cast(post.data, np.float64), block_rows(post), block)
     offset = draws - plan.center
-    quadratic = 0.5 * np.einsum("ti,ij,tj->t", offset, as_matrix(plan.posterior_precision), offset)
+    if plan.geometry.structure == "kronecker":
+        bent = plan.num_data * hessian_products(post, plan.center, offset, post.data)
+    else:
+        bent = offset @ as_matrix(plan.posterior_precision)
+    quadratic = 0.5 * (offset * bent).sum(axis=1)
     number = 0.5 * float(np.var(losses[1:] - losses[0] - quadratic))
     return Check(
         "A4",
@@ -231,6 +253,43 @@ def _losses(model: Model, thetas: Array, rows: PyTree, hyper: PyTree, weights: A
 @partial(jax.jit, static_argnums=(0,))
 def _prior_losses(model: Model, thetas: Array, hyper: PyTree) -> Array:
     return jax.lax.map(lambda theta: model.prior_loss(theta, hyper), thetas)
+
+
+def _specification_along(plan: Plan) -> Check:
+    """The information equality along the Kronecker basis, where the rows know more than the prior.
+
+    Single directions scatter, so it is their mean that is judged.
+    """
+    known = plan.geometry
+    likelihood = known.hessian - known.prior_hessian
+    informed = likelihood > known.prior_hessian
+    ratios = known.noise_cov[informed] / likelihood[informed] if informed.any() else np.ones(1)
+    mean = float(max(ratios.mean(), 1e-12))
+    return Check(
+        "model",
+        "noise matches curvature (C = A)",
+        max(mean, 1 / mean),
+        f"mean C / A along the Kronecker basis, from {ratios.min():.2g} to {ratios.max():.2g}",
+        _verdict(max(mean, 1 / mean), 2.0, 4.0),
+        f"the model looks misspecified, its intervals {'too narrow' if mean > 1 else 'too wide'}: "
+        "check the model",
+    )
+
+
+def _total_variance(plan: Plan, draws: Vector) -> Check:
+    """Sum of the draws' variances against the plan's, relative to it."""
+    chains, count, dim = draws.shape
+    found = draws.reshape(-1, dim).var(axis=0, ddof=1).sum() if chains * count > 1 else np.nan
+    number = abs(float(found) / plan.predicted_trace - 1)
+    return Check(
+        "covariance",
+        "draws have the predicted total variance",
+        number,
+        f"relative difference ({found:.4g} measured, {plan.predicted_trace:.4g} predicted); too "
+        "many parameters to compare covariances entry by entry",
+        _verdict(number, 0.1, 0.3),
+        "the plan's assumptions do not hold here: see the rows above",
+    )
 
 
 def _specification(plan: Plan) -> Check:

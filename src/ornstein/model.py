@@ -7,7 +7,7 @@ differentiation; models with closed forms override what they know better.
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -17,7 +17,7 @@ import numpy.typing as npt
 from ornstein import _captured
 from ornstein._tree import Layout, cast
 from ornstein._types import Array, LogLikelihood, LogPrior, PyTree, Vector
-from ornstein.operators import Operator
+from ornstein.operators import Factor
 
 T = TypeVar("T", Array, Vector, float)
 
@@ -54,7 +54,7 @@ class LocalProblem(NamedTuple):
     model: "LocalModel"
     data: PyTree
     hyper: PyTree
-    factor: Operator
+    factor: Factor
 
 
 class LocalModel(ABC):
@@ -86,12 +86,49 @@ class Spread(NamedTuple):
     points: Array
 
 
+class Factored(Protocol):
+    """A model of linear predictors: gradients ``residual (x) u``, Hessians ``curvature (x) u u'``.
+
+    ``u`` is a row of the design, F wide; residuals have K entries, curvatures (K, K). Parameters
+    lie as :class:`~ornstein.operators.KroneckerBasis` says.
+    """
+
+    @property
+    def outputs(self) -> int:
+        """K."""
+
+    @property
+    def width(self) -> int:
+        """F."""
+
+    @property
+    def features(self) -> int:
+        """Columns of the design before the intercept."""
+
+    def design(self, rows: PyTree, dtype: npt.DTypeLike) -> Array:
+        """``u`` of every row, (n, F)."""
+
+    def residuals(self, theta: Array, rows: PyTree, hyper: PyTree) -> Array:
+        """First derivatives by the predictor, (n, K)."""
+
+    def curvatures(self, theta: Array, rows: PyTree, hyper: PyTree) -> Array:
+        """Second derivatives by the predictor, (n, K, K)."""
+
+    def residual_squares(self, anchor: Array, cov: Array, rows: PyTree, hyper: PyTree) -> Array:
+        """``E[(r - r*)(r - r*)']`` where predictors are Gaussian with covariances ``cov``."""
+
+
 class Model(ABC):
     """Losses of rows and prior over flat parameter vectors. Hashable."""
 
     layout: Layout
     quadratic: bool = False
     """Whether the loss is quadratic, so that the Gaussian at the optimum is the posterior."""
+
+    @property
+    def factored(self) -> Factored | None:
+        """The model's linear predictors, which give a curvature in Kronecker factors; or None."""
+        return None
 
     @abstractmethod
     def losses(self, theta: Array, rows: PyTree, hyper: PyTree) -> Array:
@@ -202,7 +239,7 @@ class Model(ABC):
     def localise(
         self,
         center: Vector,
-        factor: Operator,
+        factor: Factor,
         data: PyTree,
         hyper: PyTree,
         dtype: npt.DTypeLike,

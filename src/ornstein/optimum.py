@@ -1,10 +1,11 @@
 """The posterior's optimum, to high accuracy, in float64.
 
 Newton's method, made safe away from convexity by taking eigenvalues' absolute values; L-BFGS
-where the Hessian of all rows takes long (in units in which a sampled Hessian is the identity) or
-does not fit.
+where the Hessian of all rows takes long or does not fit, in units in which a sampled Hessian, or
+its approximation by Kronecker factors, is the identity.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -13,12 +14,13 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.optimize
 
+from ornstein import factored
 from ornstein._check import OptimumError
 from ornstein._tree import cast, num_rows, sum_over_blocks
 from ornstein._types import Array, PyTree, Vector
 from ornstein.geometry import block_rows, chosen_rows
 from ornstein.model import Model, per_example
-from ornstein.operators import Dense, Diagonal, Operator
+from ornstein.operators import Dense, Diagonal, Factor, KroneckerRoot
 from ornstein.posterior import Posterior
 
 MAX_DENSE = 2000
@@ -29,8 +31,11 @@ _STALLED = 1e-4  # the same, where rounding allows no better
 _ITERATIONS = 200
 _CHEAP = 2e9  # multiplications of a Hessian that may be computed at every step
 _SOME_ROWS = 50_000  # rows whose Hessian gives the units of a long search
+_UNIT_ROWS = 10_000  # rows whose Kronecker factors do
+_LONGEST = 400  # iterations in the same units
 _REWHITEN = 25  # iterations after which those units are looked up again
 _THOUSANDTH = 1e-3  # of a posterior standard deviation
+_HUNDREDTH = 1e-2
 
 
 class _Local(NamedTuple):
@@ -45,7 +50,7 @@ def find_optimum(post: Posterior) -> Vector:
     """The flat parameters that maximise the posterior density.
 
     To rounding by Newton's method where the Hessian of all rows is cheap; else to a thousandth of
-    a posterior standard deviation.
+    a posterior standard deviation, or a hundredth where the Hessian does not fit.
 
     Raises
     ------
@@ -53,11 +58,13 @@ def find_optimum(post: Posterior) -> Vector:
         If the search does not converge, or ends where the loss has no strict minimum.
     """
     with jax.enable_x64(True):
+        if post.dim > MAX_DENSE and post.model.factored is not None:
+            return _rewhitened(post, _kronecker_units, _HUNDREDTH)
         if post.dim > MAX_DENSE:
             return _lbfgs(post, post.start, Diagonal(np.ones(())), 1e-9 * post.num_data)[0]
         if post.quadratic or post.num_data * post.dim**2 <= _CHEAP:
             return _newton(post)
-        return _rewhitened(post)
+        return _rewhitened(post, _dense_units, _THOUSANDTH)
 
 
 def _newton(post: Posterior) -> Vector:
@@ -143,23 +150,42 @@ def _no_minimum(post: Posterior, here: _Local) -> OptimumError:
     )
 
 
-def _rewhitened(post: Posterior) -> Vector:
+def _rewhitened(
+    post: Posterior,
+    look: Callable[[Posterior, PyTree, Vector], Dense | KroneckerRoot],
+    tolerance: float,
+) -> Vector:
     """L-BFGS in the posterior's own units, about, which are looked up again now and then."""
-    index = np.sort(chosen_rows(post, min(post.num_data, max(_SOME_ROWS, 50 * post.dim)), 0))
+    wanted = _UNIT_ROWS if look is _kronecker_units else max(_SOME_ROWS, 50 * post.dim)
+    index = np.sort(chosen_rows(post, min(post.num_data, wanted), 0))
     rows = jax.tree.map(lambda leaf: leaf[index], post.data)
     theta = post.start
-    for _ in range(_ITERATIONS):
-        values, scaled = _scaled_eigen(_hessian(post, rows, theta))
-        sizes = np.maximum(np.abs(values), 1e-8 * np.abs(values).max())
-        units = Dense(scaled / np.sqrt(post.num_data * sizes))
-        theta, settled = _lbfgs(post, theta, units, _THOUSANDTH, _REWHITEN)
+    for attempt in range(_ITERATIONS):
+        units = look(post, rows, theta)
+        iterations = _REWHITEN * (2**attempt if look is _kronecker_units else 1)
+        theta, settled = _lbfgs(post, theta, units, tolerance, min(iterations, _LONGEST))
         if settled:
             return theta
     raise _no_end()
 
 
+def _dense_units(post: Posterior, rows: PyTree, theta: Vector) -> Dense:
+    values, scaled = _scaled_eigen(_hessian(post, rows, theta))
+    sizes = np.maximum(np.abs(values), 1e-8 * np.abs(values).max())
+    return Dense(scaled / np.sqrt(post.num_data * sizes))
+
+
+def _kronecker_units(post: Posterior, rows: PyTree, theta: Vector) -> KroneckerRoot:
+    basis = factored.fit_basis(post, theta, rows)
+    sums = factored.diagonals(post, theta, basis, rows)
+    precision = np.asarray(post.model.prior_hessian_diagonal(jnp.asarray(theta), post.hyper))
+    prior = factored.prior_diagonal(basis, precision)
+    hessian = per_example(sums.hessian, num_rows(rows), prior, post.num_data)
+    return KroneckerRoot(basis, 1 / np.sqrt(post.num_data * hessian))
+
+
 def _lbfgs(
-    post: Posterior, start: Vector, units: Operator, tolerance: float, iterations: int = 5000
+    post: Posterior, start: Vector, units: Factor, tolerance: float, iterations: int = 5000
 ) -> tuple[Vector, bool]:
     """Minimise N times the mean loss in given units; whether no slope exceeds the tolerance."""
     N = post.num_data

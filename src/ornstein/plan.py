@@ -5,16 +5,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import jax
 import numpy as np
 
 from ornstein import theory
+from ornstein._check import InputError
 from ornstein._tree import Layout
 from ornstein._types import Vector
 from ornstein.anchor import Anchor
 from ornstein.data import Batches
 from ornstein.geometry import Geometry
 from ornstein.model import Model
-from ornstein.operators import Operator, as_matrix
+from ornstein.operators import Dense, Diagonal, Kronecker, KroneckerBasis, Operator, as_matrix
 from ornstein.theory import Decay
 
 
@@ -49,9 +51,14 @@ class Plan:
     labels, layout, model
         A name for every parameter, how the parameters lie in a flat vector, and the model the plan
         was made for.
+    predicted
+        Covariance of the draws by T2 (X4 with momentum, X5 averaged, X7 under an epoch loader), as
+        an operator.
     predicted_cov
-        Covariance of the draws by T2 (X4 with momentum, X5 averaged, X7 under an epoch loader):
-        (D, D), or the variances (D,) where only diagonals are known.
+        The same as an array: (D, D), or the variances (D,) where only diagonals or Kronecker
+        factors are known.
+    predicted_trace
+        Sum of the draws' variances; with ``center`` it gives :attr:`mean_square`.
     limit_cov
         The same as steps vanish (T1).
     predicted_kl
@@ -87,7 +94,9 @@ class Plan:
     labels: tuple[str, ...]
     layout: Layout
     model: Model
+    predicted: Operator
     predicted_cov: Vector
+    predicted_trace: float
     limit_cov: Vector
     predicted_kl: float
     predicted_kl_ou: float
@@ -119,8 +128,27 @@ class Plan:
         return self.batches.num_data
 
     @property
+    def mean_square(self) -> float:
+        """``E ||theta||^2`` over the draws: the centre's, and the sum of the variances."""
+        return float(self.center @ self.center) + self.predicted_trace
+
+    @property
+    def memory(self) -> int:
+        """Bytes of the plan's arrays."""
+        leaves = jax.tree.leaves(
+            [self._arrays(part) for part in (self, self.geometry, self.geometry.factors)]
+        )
+        distinct = {id(leaf): np.asarray(leaf).nbytes for leaf in leaves}
+        return sum(distinct.values())
+
+    @staticmethod
+    def _arrays(part: object) -> list[Any]:
+        held = (Diagonal, Dense, Kronecker, KroneckerBasis, np.ndarray)
+        return [value for value in vars(part).values() if isinstance(value, held)] if part else []
+
+    @property
     def posterior_precision(self) -> Vector:
-        """``N A``, or its diagonal."""
+        """``N A``, or its diagonal; along the basis where A is known in Kronecker factors."""
         return self.num_data * self.geometry.hessian
 
     @property
@@ -142,6 +170,8 @@ class Plan:
     def target_cov(self) -> Vector:
         """The covariance the method aims at: ``(N A)^-1``, or ``A^-1 C A^-1 / N``."""
         A, C, N = self.geometry.hessian, self.geometry.noise_cov, self.num_data
+        if self.geometry.structure == "kronecker":
+            return np.asarray(self.predicted_cov)
         inverse: Vector = np.linalg.inv(A) if A.ndim == 2 else 1 / A
         if self.target == "posterior":
             return inverse / N
@@ -152,8 +182,18 @@ class Plan:
         """Whether draws are iterates of SGD, rather than those of another engine."""
         return self.engine == "chain"
 
+    def refuse_matrices(self, name: str) -> None:
+        """Raise where A is known in Kronecker factors only, and matrices would not fit."""
+        if self.geometry.structure == "kronecker":
+            raise InputError(
+                f"{name} compares {self.dim:,} x {self.dim:,} covariances, which this plan does "
+                "not hold: A is known in Kronecker factors. Compare plan.predicted_trace or "
+                "plan.predicted_cov (variances) with the draws', or plan with structure='dense'."
+            )
+
     def covariance_given(self, batch_noise_cov: Vector) -> Vector:
         """What the draws' covariance would be with another minibatch noise, (D, D)."""
+        self.refuse_matrices("covariance_given")
         K, A = self.gain.dense(self.dim), as_matrix(self.geometry.hessian)
         Q = None if self.injected_cov is None else self.injected_cov.dense(self.dim)
         return theory.chain_covariance(K, A, batch_noise_cov, Q, self.momentum, self.window)
@@ -164,7 +204,8 @@ class Plan:
 
     def to_json(self) -> str:
         """What was planned, as JSON: settings, predictions and one line per parameter."""
-        variances = np.diag(as_matrix(self.predicted_cov))
+        cov = self.predicted_cov
+        variances = np.diag(cov) if cov.ndim == 2 else cov
         record = {
             "method": self.method,
             "structure": self.structure,
@@ -207,6 +248,7 @@ class Plan:
             ("method", f"{self.method}, {self._form} ({self.equation})"),
             ("target", self.target),
             ("rows, parameters", f"{N:,}, {self.dim:,}"),
+            ("memory", f"{self.memory / 2**20:,.1f} MiB of matrices and vectors"),
         ]
         if not self.is_chain:
             given = ", ".join(f"{name} {_shown(value)}" for name, value in self.options.items())

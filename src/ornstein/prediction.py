@@ -1,6 +1,7 @@
 """What a chain's draws will be: T2 and its kin, for matrices or for diagonals alone."""
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -8,7 +9,7 @@ from ornstein import theory
 from ornstein._check import InputError
 from ornstein._types import Vector
 from ornstein.data import Batches
-from ornstein.geometry import Geometry
+from ornstein.geometry import Factors, Geometry
 from ornstein.methods import Setting, Tuned
 from ornstein.operators import as_operator
 from ornstein.plan import Plan
@@ -18,9 +19,9 @@ def as_problem(recipe: Tuned, setting: Setting) -> tuple[Vector, Vector, Vector,
     """K, A, C_S, Q as matrices, or as a batch of 1 x 1 problems where only diagonals are known."""
     dim = len(setting.hessian)
     if setting.hessian.ndim == 2:
-        K = as_operator(recipe.gain).dense(dim)
-        Q = None if recipe.injected_cov is None else as_operator(recipe.injected_cov).dense(dim)
-        return K, setting.hessian, setting.batch_noise_cov, Q
+        K, Q = setting.operator(recipe.gain).dense(dim), recipe.injected_cov
+        dense = None if Q is None else setting.operator(Q).dense(dim)
+        return K, setting.hessian, setting.batch_noise_cov, dense
 
     def single(values: Vector) -> Vector:
         return np.broadcast_to(values, (dim,))[:, None, None]
@@ -71,9 +72,43 @@ def predict_decreasing(plan: Plan, first: int, last: int) -> Plan:
     assert Q is not None
     cov = theory.decreasing_covariance(K, A, C_S, Q, plan.decay, first, last)
     kl = theory.posterior_kl(cov, A, plan.num_data)
-    return replace(plan, predicted_cov=flat(cov, plan.geometry), predicted_kl=kl)
+    array = flat(cov, plan.geometry)
+    predicted = as_operator(array)
+    return replace(
+        plan,
+        predicted=predicted,
+        predicted_cov=array,
+        predicted_trace=predicted.trace(plan.dim),
+        predicted_kl=kl,
+    )
 
 
 def flat(cov: Vector, known: Geometry) -> Vector:
     """Variances where only diagonals are known."""
     return cov[:, 0, 0] if known.structure == "diagonal" else cov
+
+
+class Foresight(NamedTuple):
+    """What is known of a chain whose gain is in Kronecker factors, from A's spectrum there."""
+
+    kl: float
+    kl_ou: float
+    slowest: float
+    fastest: float
+    trace: float
+
+
+def foresee(rate: float, factors: Factors, num_data: int) -> Foresight:
+    """T2 and T3 for ``K = h Â^-1``, from the eigenvalues of A relative to Â (X2)."""
+    dim, nodes = len(factors.hessian), factors.spectrum.nodes
+    weighted = factors.by_variance
+    ratios = theory.variance_ratios(weighted, rate) / weighted.nodes
+    approximate = factors.operator(1 / (num_data * factors.hessian)).trace(dim)
+    limit = 1 - rate / 2  # T1 knows nothing of the step's own length
+    return Foresight(
+        kl=theory.structure_kl(factors.spectrum, rate, dim),
+        kl_ou=0.5 * dim * (limit - 1 - float(np.log(limit))),
+        slowest=rate * float(nodes.min()),
+        fastest=rate * float(nodes.max()),
+        trace=approximate * float(weighted.shares @ ratios),
+    )

@@ -154,6 +154,7 @@ class Result:
                 )
             return cov
         choice("target", target, ("posterior", "predicted", "target"))
+        self.plan.refuse_matrices("measured_kl")
         if target == "posterior":
             return np.linalg.inv(as_matrix(self.plan.posterior_precision))
         return as_matrix(self.plan.predicted_cov if target == "predicted" else self.plan.target_cov)

@@ -22,7 +22,15 @@ from ornstein.data import Order, Reader
 from ornstein.kernels.contract import State
 from ornstein.kernels.fisher import Fisher
 from ornstein.loop import Loop, Problem, Segments, advance, build_kernel
-from ornstein.operators import Dense, Diagonal, Operator, as_matrix, as_operator
+from ornstein.operators import (
+    Dense,
+    Diagonal,
+    Factor,
+    KroneckerRoot,
+    Operator,
+    as_matrix,
+    dim_of,
+)
 from ornstein.plan import Plan
 from ornstein.posterior import Posterior
 
@@ -131,7 +139,7 @@ def run(
     return Run(flat, status, made * loop.segment_steps, seconds)
 
 
-def _gathered(chains: list[_Chain], draws: int, center: Vector, factor: Operator) -> Vector:
+def _gathered(chains: list[_Chain], draws: int, center: Vector, factor: Factor) -> Vector:
     """The first draws of every chain as parameters, (chains, draws, D)."""
     count = min(draws, *(sum(map(len, chain.kept)) for chain in chains))
     gathered = np.empty((len(chains), count, len(center)))
@@ -252,7 +260,7 @@ class _Crew:
 
 def _prepare(
     post: Posterior, plan: Plan, key: Array, settings: Settings, starts: Vector | None
-) -> tuple[Loop, Problem, list[_Chain], Operator]:
+) -> tuple[Loop, Problem, list[_Chain], Factor]:
     """Whitened problem and over-dispersed starts, both in the sampling precision."""
     dtype = np.dtype(settings.dtype)
     local = post.model.localise(
@@ -280,7 +288,7 @@ def _prepare(
         noise_factor=None if noise is None else to_device(noise.astype(dtype)),
         constants=to_device(cast(constants, dtype)),
     )
-    spread = _in_basis(local.factor, as_operator(plan.predicted_cov))
+    spread = _in_basis(local.factor, plan.predicted)
     chains = []
     for number in range(settings.chains):
         chain_key = jax.random.fold_in(key, number)
@@ -294,7 +302,7 @@ def _prepare(
     return loop, problem, chains, local.factor
 
 
-def _update_rule(plan: Plan, factor: Operator) -> tuple[str, Operator | None, PyTree]:
+def _update_rule(plan: Plan, factor: Factor) -> tuple[str, Diagonal | Dense | None, PyTree]:
     """Name of the kernel, factor of its injected noise by z, and its constants."""
     noise = None if plan.injected_cov is None else _in_basis(factor, plan.injected_cov)
     if plan.running is not None:
@@ -307,7 +315,7 @@ def _update_rule(plan: Plan, factor: Operator) -> tuple[str, Operator | None, Py
             extra_noise=by_z(as_matrix(np.asarray(extra))),  # type: ignore[arg-type]
             noise_cov=by_z(as_matrix(plan.noise_cov)),  # type: ignore[arg-type]
         )
-        root = None if noise is None else as_operator(constants.extra_noise).sqrt()
+        root = None if noise is None else _root_of(np.asarray(constants.extra_noise))
         return "fisher", root, constants
     if plan.decay is not None:
         return "decreasing", noise, tuple(np.asarray(value, float) for value in plan.decay)
@@ -316,7 +324,11 @@ def _update_rule(plan: Plan, factor: Operator) -> tuple[str, Operator | None, Py
     return "first_order", noise, ()
 
 
-def _by_z(factor: Operator, dim: int, matrix: Vector) -> Vector:
+def _root_of(matrix: Vector) -> Dense:
+    return Dense(matrix).sqrt()
+
+
+def _by_z(factor: Factor, dim: int, matrix: Vector) -> Vector:
     """``W' M W``."""
     W = factor.dense(dim)
     return W.T @ matrix @ W
@@ -327,12 +339,15 @@ def _entropy(key: Array) -> tuple[int, ...]:
     return tuple(int(word) for word in np.asarray(jax.random.key_data(key)).ravel())
 
 
-def _in_basis(factor: Operator, cov: Operator) -> Operator:
+def _in_basis(factor: Factor, cov: Operator) -> Diagonal | Dense:
     """Factor of a covariance in the coordinates z, ``W^-1 R`` with ``R R'`` the covariance."""
     root = cov.sqrt()
-    if isinstance(factor, Diagonal) and isinstance(root, Diagonal):
-        return Diagonal(np.asarray(root.values) / np.asarray(factor.values))
-    size = len(root.matrix) if isinstance(root, Dense) else len(factor.matrix)  # type: ignore[union-attr]
+    diagonal = isinstance(factor, Diagonal) and isinstance(root, Diagonal)
+    if isinstance(factor, KroneckerRoot) and isinstance(root, KroneckerRoot):
+        diagonal = factor.basis is root.basis
+    if diagonal:
+        return Diagonal(np.asarray(root.array) / np.asarray(factor.array))
+    size = dim_of(root) or dim_of(factor)
     return Dense(np.asarray(factor.solve(root.dense(size).T)).T)
 
 

@@ -40,7 +40,7 @@ from ornstein.engines.elbo import Elbo, Gaussian
 from ornstein.engines.laplace import draw, local_root
 from ornstein.geometry import mean_gradient
 from ornstein.model import LocalModel, Minibatch
-from ornstein.operators import Dense, Diagonal, Operator
+from ornstein.operators import Dense, Diagonal, Factor
 from ornstein.plan import Plan
 from ornstein.posterior import Posterior
 from ornstein.runner import OpenProgress, Report, Run, Settings, Status
@@ -263,7 +263,7 @@ def _start(dim: int, dense: bool, dtype: str) -> _Params:
     return _Params(jnp.zeros(dim, dtype), jnp.full(dim, math.log(_START), dtype), below)
 
 
-def _in_theta(params: _Params, center: Vector, factor: Operator) -> Gaussian:
+def _in_theta(params: _Params, center: Vector, factor: Factor) -> Gaussian:
     """``N(theta* + W m, W L L' W')``."""
     mean = center + np.asarray(factor.matvec(np.asarray(params.mean)))
     scale = np.exp(np.asarray(params.log_scale))

@@ -11,7 +11,7 @@ from ornstein._tree import cast, sum_over_blocks
 from ornstein._types import Array, PyTree, Vector
 from ornstein.geometry import block_rows
 from ornstein.model import Model
-from ornstein.operators import Operator, as_operator
+from ornstein.operators import Dense, Diagonal, as_operator
 from ornstein.posterior import Posterior
 
 _PAIRS = 32  # of opposite normals
@@ -21,7 +21,7 @@ class Gaussian(NamedTuple):
     """``N(m, L L')``."""
 
     mean: Vector
-    root: Operator
+    root: Diagonal | Dense
 
 
 class Elbo:

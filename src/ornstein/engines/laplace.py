@@ -8,7 +8,7 @@ import scipy.linalg
 
 from ornstein._check import InputError
 from ornstein._types import Array, Vector
-from ornstein.operators import Dense, Diagonal, Operator
+from ornstein.operators import Dense, Diagonal, Factor
 from ornstein.plan import Plan
 from ornstein.posterior import Posterior
 from ornstein.runner import OpenProgress, Run, Settings, Status
@@ -27,12 +27,17 @@ def run(post: Posterior, plan: Plan, key: Array, settings: Settings, progress: O
     return Run(flat, Status(True, "ok"), settings.draws, perf_counter() - began)
 
 
-def local_root(plan: Plan) -> Operator:
+def local_root(plan: Plan) -> Factor:
     """``W`` with ``W W' = (N A)^-1``; of A's diagonal where the plan's structure is diagonal.
+
+    In Kronecker factors where the plan's structure is that.
 
     A triangular solve with the Cholesky factor of the precision, in units in which the precision's
     diagonal is one.
     """
+    factors = plan.geometry.factors
+    if plan.structure == "kronecker" and factors is not None:
+        return factors.operator(1 / (plan.num_data * factors.hessian)).sqrt()
     precision = plan.posterior_precision
     diagonal = np.diag(precision) if precision.ndim == 2 else precision
     if not (diagonal > 0).all():
@@ -48,7 +53,7 @@ def local_root(plan: Plan) -> Operator:
     return Dense(np.ascontiguousarray(root.T))
 
 
-def draw(key: Array, mean: Vector, root: Operator, settings: Settings) -> Vector:
+def draw(key: Array, mean: Vector, root: Factor, settings: Settings) -> Vector:
     """Independent draws (chains, draws, D) of ``N(mean, R R')`` in float64.
 
     Every chain has a key of its own, so that fewer chains are the first of more.

@@ -25,7 +25,7 @@ from ornstein._types import Array, PyTree, Vector
 from ornstein.engines.laplace import local_root
 from ornstein.geometry import block_rows
 from ornstein.model import Model
-from ornstein.operators import Operator
+from ornstein.operators import Factor
 from ornstein.plan import Plan
 from ornstein.posterior import Posterior
 from ornstein.runner import OpenProgress, Run, Settings, Status
@@ -75,7 +75,7 @@ class Problem(NamedTuple):
     weights: Array
     hyper: PyTree
     center: Array
-    factor: Operator
+    factor: Factor
 
 
 class _Chain(NamedTuple):
@@ -110,7 +110,7 @@ class _Count:
             self.report(self.done)
 
 
-def _problem(post: Posterior, center: Vector, factor: Operator) -> Problem:
+def _problem(post: Posterior, center: Vector, factor: Factor) -> Problem:
     """All rows on the device, in double precision, cut where gradients would not fit memory."""
     parts = list(blocks(cast(post.data, np.float64), block_rows(post)))
     rows = jax.tree.map(lambda *leaves: np.stack(leaves), *(rows for rows, _ in parts))

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple, TypeAlias
 from ornstein import _check
 from ornstein._check import InputError
 from ornstein._types import Vector
+from ornstein.geometry import Factors
+from ornstein.operators import Operator, as_operator
 from ornstein.theory import Decay, Recipe
 
 
@@ -15,7 +17,8 @@ from ornstein.theory import Decay, Recipe
 class Setting:
     """What a recipe may use: A and ``C_S`` (matrices, or vectors for diagonals), ``C_S/C``, N.
 
-    ``anchored`` gradients (X9) have no noise at the optimum: some must be injected.
+    ``anchored`` gradients (X9) have no noise at the optimum: some must be injected. ``factors``
+    hold A and the noise in use along a Kronecker basis, for gains of that structure.
     """
 
     hessian: Vector
@@ -24,6 +27,11 @@ class Setting:
     num_data: int
     batch_size: int
     anchored: bool = False
+    factors: Factors | None = None
+
+    def operator(self, values: Vector) -> Operator:
+        """A recipe's gain or covariance: an array, or its values along the Kronecker basis."""
+        return as_operator(values) if self.factors is None else self.factors.operator(values)
 
 
 class Tuned(NamedTuple):

@@ -25,6 +25,12 @@ def _mean_field(setting: Setting) -> Recipe:
     return Recipe(gain, gain / setting.num_data)
 
 
+def _factors(setting: Setting) -> Recipe:
+    assert setting.factors is not None
+    gain = 1 / setting.factors.hessian
+    return Recipe(gain, gain / setting.num_data)
+
+
 def _bbvi(setting: Setting, tolerance: float, max_steps: int, diagonals: bool) -> Recipe:
     _check.positive("tolerance", tolerance)
     _check.whole("max_steps", max_steps)
@@ -48,7 +54,11 @@ METHODS = (
     Method(
         "laplace",
         "independent draws of the Gaussian at the optimum",
-        {"dense": ("T3", _full), "diagonal": ("T3 on diagonals", _mean_field)},
+        {
+            "dense": ("T3", _full),
+            "diagonal": ("T3 on diagonals", _mean_field),
+            "kronecker": ("T3 in Kronecker factors", _factors),
+        },
         control_variates=None,
         engine="laplace",
     ),

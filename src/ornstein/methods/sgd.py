@@ -29,6 +29,22 @@ def _exact_diagonal(setting: Setting, rho: float | None) -> Recipe:
     return theory.exact_diagonal(A, C_S, N, _check.non_negative("rho", rho))
 
 
+def _exact_kronecker(setting: Setting, rho: float | None) -> Recipe:
+    """X2 along the basis, at one rate, as fast as the structure's error allows.
+
+    Slower along directions in which the minibatches make more noise than that rate bears.
+    """
+    factors, N = setting.factors, setting.num_data
+    assert factors is not None
+    a, c_S = factors.hessian, factors.noise_cov * setting.noise_factor
+    noise = N * c_S / a
+    if rho is None:
+        rate = np.minimum(factors.rate, 1 / (1 + noise))
+    else:
+        rate = 2 / (1 + _check.non_negative("rho", rho) + noise)
+    return theory.exact_at_rate(a, c_S, N, rate)
+
+
 def _least_rho(setting: Setting, relative_noise: Vector) -> float:
     """No injected noise where the minibatches' own keeps ``K A`` at or below 1, else X2's 1."""
     return 0.0 if relative_noise.min() >= 1 and not setting.anchored else 1.0
@@ -84,7 +100,11 @@ METHODS = (
     Method(
         "exact",
         "finite-step exact gain, with injected noise where the minibatches make too little",
-        {"dense": ("X2", _exact), "diagonal": ("X2 on diagonals", _exact_diagonal)},
+        {
+            "dense": ("X2", _exact),
+            "diagonal": ("X2 on diagonals", _exact_diagonal),
+            "kronecker": ("X2 in Kronecker factors", _exact_kronecker),
+        },
         MappingProxyType({"rho": None}),
         control_variates=True,
         any_step=True,

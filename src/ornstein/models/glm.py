@@ -14,7 +14,8 @@ from ornstein._tree import Layout, cast
 from ornstein._types import Array, PyTree, Vector
 from ornstein.model import LocalModel, LocalProblem, Minibatch, Model, Spread
 from ornstein.models.families import Family, Gaussian
-from ornstein.operators import Dense, Operator
+from ornstein.models.rotated import RotatedGlm
+from ornstein.operators import Dense, Factor, KroneckerRoot
 
 _LOG_TWO_PI = math.log(2 * math.pi)
 _FOLD_ROWS = 2**16  # rows folded at a time, in double precision
@@ -40,6 +41,21 @@ class Glm(Model):
         """Whether the family is Gaussian."""
         return isinstance(self.family, Gaussian)
 
+    @property
+    def factored(self) -> "Glm":
+        """Itself."""
+        return self
+
+    @property
+    def outputs(self) -> int:
+        """Entries of the predictor."""
+        return self.family.outputs
+
+    @property
+    def width(self) -> int:
+        """Columns of the design."""
+        return self.features + self.intercept
+
     def losses(self, theta: Array, rows: PyTree, hyper: PyTree) -> Array:
         """Family's loss of the linear predictor."""
         return self.family.loss(self._predictor(theta, rows["x"]), rows["y"], hyper)
@@ -51,31 +67,31 @@ class Glm(Model):
 
     def gradients(self, theta: Array, rows: PyTree, hyper: PyTree) -> Array:
         """``residual (x) u`` of every row."""
-        residual = self._residual(theta, rows, hyper)
-        outer = residual[:, :, None] * self._design(rows["x"], theta.dtype)[:, None, :]
+        residual = self.residuals(theta, rows, hyper)
+        outer = residual[:, :, None] * self.design(rows, theta.dtype)[:, None, :]
         return outer.reshape(len(residual), -1)[:, self.order]
 
     def gradient_sum(
         self, theta: Array, rows: PyTree, hyper: PyTree, weights: Array | None = None
     ) -> Array:
         """One matrix product."""
-        residual = self._residual(theta, rows, hyper)
+        residual = self.residuals(theta, rows, hyper)
         if weights is not None:
             residual = residual * weights[:, None]
-        return (residual.T @ self._design(rows["x"], theta.dtype)).reshape(-1)[self.order]
+        return (residual.T @ self.design(rows, theta.dtype)).reshape(-1)[self.order]
 
     def gradient_outer_sum(
         self, theta: Array, rows: PyTree, hyper: PyTree, weights: Array
     ) -> Array:
         """``sum_n residual residual' (x) u u'``."""
-        residual = self._residual(theta, rows, hyper)
+        residual = self.residuals(theta, rows, hyper)
         squares = residual[:, :, None] * residual[:, None, :] * weights[:, None, None]
-        return self._weighted_gram(self._design(rows["x"], theta.dtype), squares)
+        return self._weighted_gram(self.design(rows, theta.dtype), squares)
 
     def hessian_sum(self, theta: Array, rows: PyTree, hyper: PyTree, weights: Array) -> Array:
         """``sum_n curvature (x) u u'``."""
         curvature = self._curvature(theta, rows, hyper, weights)
-        return self._weighted_gram(self._design(rows["x"], theta.dtype), curvature)
+        return self._weighted_gram(self.design(rows, theta.dtype), curvature)
 
     def hessian_diagonal_sum(
         self, theta: Array, rows: PyTree, hyper: PyTree, weights: Array
@@ -83,7 +99,7 @@ class Glm(Model):
         """``sum_n curvature_kk u^2``."""
         curvature = self._curvature(theta, rows, hyper, weights)
         diagonal = jnp.diagonal(curvature, axis1=1, axis2=2)
-        return (diagonal.T @ self._design(rows["x"], theta.dtype) ** 2).reshape(-1)[self.order]
+        return (diagonal.T @ self.design(rows, theta.dtype) ** 2).reshape(-1)[self.order]
 
     def prior_gradient(self, theta: Array, hyper: PyTree) -> Array:
         """``precision theta``."""
@@ -105,14 +121,14 @@ class Glm(Model):
     def deviation_sums(self, spread: Spread, rows: PyTree, hyper: PyTree, weights: Array) -> Array:
         """``E[d d'] = V (x) u u'``."""
         _, squares = self._deviations(spread, rows, hyper)
-        design = self._design(rows["x"], spread.cov.dtype)
+        design = self.design(rows, spread.cov.dtype)
         sums = [self._weighted_gram(design, squares * line[:, None, None]) for line in weights]
         return jnp.stack(sums)
 
     def localise(
         self,
         center: Vector,
-        factor: Operator,
+        factor: Factor,
         data: PyTree,
         hyper: PyTree,
         dtype: npt.DTypeLike,
@@ -125,8 +141,16 @@ class Glm(Model):
         """
         precision = np.asarray(hyper["prior_precision"], float)
         slope_or_prior = precision * center if slope is None else slope
-        if self.family.outputs > 1:
-            rows = self._folded(center, lambda design: design, data, hyper, dtype, slope)
+        if isinstance(factor, KroneckerRoot):
+            if self.outputs == 1:
+                factor = Dense(factor.dense(len(center)))
+            elif (shared := RotatedGlm.precision(factor, precision)) is not None:
+                rotate = RotatedGlm.rotation(factor)
+                rows = self._folded(center, rotate, data, hyper, dtype, slope)
+                local = RotatedGlm.constants(factor, shared, slope_or_prior, hyper)
+                return LocalProblem(RotatedGlm(self.family), rows, local, factor)
+        if self.outputs > 1:
+            rows = self._folded(center, None, data, hyper, dtype, slope)
             local = {"family": hyper, "factor": factor, "precision": precision}
             local["at_center"] = slope_or_prior
             return LocalProblem(CentredGlm(self), rows, local, factor)
@@ -135,7 +159,7 @@ class Glm(Model):
             local_precision, rotation = np.linalg.eigh(matrix.T @ (precision[:, None] * matrix))
             factor = Dense(matrix @ rotation)
         else:
-            local_precision = np.broadcast_to(factor.values, center.shape) ** 2 * precision
+            local_precision = np.broadcast_to(factor.array, center.shape) ** 2 * precision
         rows = self._folded(center, factor.rmatvec, data, hyper, dtype, slope)
         local = {
             "family": hyper,
@@ -147,8 +171,7 @@ class Glm(Model):
     @property
     def order(self) -> Vector:
         """Where the entries of the flat vector stand in the (outputs, design) matrix."""
-        width = self.features + self.intercept
-        index = np.arange(self.family.outputs * width).reshape(self.family.outputs, width)
+        index = np.arange(self.outputs * self.width).reshape(self.outputs, self.width)
         return np.concatenate(
             [index[:, : self.features].ravel(), index[:, self.features :].ravel()]
         )
@@ -167,7 +190,7 @@ class Glm(Model):
     def _folded(
         self,
         center: Vector,
-        map_design: Callable[[Vector], Any],
+        map_design: Callable[[Vector], Any] | None,
         data: PyTree,
         hyper: PyTree,
         dtype: npt.DTypeLike,
@@ -185,12 +208,13 @@ class Glm(Model):
             if slope is not None:
                 with jax.enable_x64(True):
                     y = np.asarray(self.family.mean(jnp.asarray(offset), hyper))
-            features = x if several else np.asarray(map_design(design))
+            features = x if map_design is None else np.asarray(map_design(design))
             parts.append(cast(self.family.fold(features, offset, y), dtype))
         return jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
 
-    def _design(self, x: Array, dtype: Any) -> Array:
-        x = x.astype(dtype)
+    def design(self, rows: PyTree, dtype: npt.DTypeLike) -> Array:
+        """``u`` of every row."""
+        x = rows["x"].astype(dtype)
         if not self.intercept:
             return x
         return jnp.concatenate([x, jnp.ones((len(x), 1), x.dtype)], axis=1)
@@ -202,26 +226,30 @@ class Glm(Model):
             return eta
         return eta + jnp.broadcast_to(params["intercept"], eta.shape)
 
-    def _residual(self, theta: Array, rows: PyTree, hyper: PyTree) -> Array:
+    def residuals(self, theta: Array, rows: PyTree, hyper: PyTree) -> Array:
+        """First derivatives by the predictor, (n, K)."""
         eta = self._predictor(theta, rows["x"])
         return self.family.residual(eta, rows["y"], hyper).reshape(len(eta), -1)
 
-    def _curvature(self, theta: Array, rows: PyTree, hyper: PyTree, weights: Array) -> Array:
+    def curvatures(self, theta: Array, rows: PyTree, hyper: PyTree) -> Array:
+        """Second derivatives by the predictor, (n, K, K)."""
         eta = self._predictor(theta, rows["x"])
         curvature = self.family.curvature(eta, rows["y"], hyper)
-        outputs = self.family.outputs
-        return curvature.reshape(-1, outputs, outputs) * weights[:, None, None]
+        return curvature.reshape(-1, self.outputs, self.outputs)
+
+    def _curvature(self, theta: Array, rows: PyTree, hyper: PyTree, weights: Array) -> Array:
+        return self.curvatures(theta, rows, hyper) * weights[:, None, None]
 
     def _deviations(self, spread: Spread, rows: PyTree, hyper: PyTree) -> tuple[Array, Array]:
         """Of every row: covariance (K, K) of its predictor, and of its residual about r*."""
-        design = self._design(rows["x"], spread.cov.dtype)
+        design = self.design(rows, spread.cov.dtype)
         outputs, width = self.family.outputs, design.shape[1]
         back = np.argsort(self.order)
         cov = spread.cov[back][:, back].reshape(outputs, width, outputs, width)
         predictor = _symmetric(
             outputs, lambda a, b: ((design @ cov[a, :, b]) * design).sum(axis=1)
         ).transpose(2, 0, 1)
-        return predictor, self._residual_squares(spread.anchor, predictor, rows, hyper)
+        return predictor, self.residual_squares(spread.anchor, predictor, rows, hyper)
 
     def _weighted_gram(self, design: Array, weights: Array) -> Array:
         """``sum_n weights_n (x) u u'`` for symmetric (K, K) weights, one product per pair."""
@@ -232,7 +260,7 @@ class Glm(Model):
         matrix = blocks.transpose(0, 2, 1, 3).reshape(size, size)
         return matrix[self.order][:, self.order]
 
-    def _residual_squares(self, anchor: Array, cov: Array, rows: PyTree, hyper: PyTree) -> Array:
+    def residual_squares(self, anchor: Array, cov: Array, rows: PyTree, hyper: PyTree) -> Array:
         """``E[(r - r*)(r - r*)']`` of every row, its predictor Gaussian with covariance (K, K).
 
         By Gauss-Hermite nodes for one output; for several by the points ``+-sqrt(K)`` along the

@@ -51,12 +51,23 @@ from ornstein.theory.stationary import (
     relaxation_steps,
     within_limits,
 )
+from ornstein.theory.structured import (
+    Spectrum,
+    accurate_rate,
+    approximation_kl,
+    exact_at_rate,
+    structure_kl,
+    variance_ratios,
+)
 from ornstein.theory.whitening import joint_diagonalisation, relative_eigenvalues
 
 __all__ = [
     "Decay",
     "Modes",
     "Recipe",
+    "Spectrum",
+    "accurate_rate",
+    "approximation_kl",
     "averaged_covariance",
     "averaged_covariance_limit",
     "batch_noise_factor",
@@ -66,6 +77,7 @@ __all__ = [
     "diagonal_sgd",
     "epoch_covariance",
     "exact",
+    "exact_at_rate",
     "exact_diagonal",
     "finite_step_covariance",
     "finite_step_sgd",
@@ -93,5 +105,7 @@ __all__ = [
     "sgld",
     "sgld_step_size",
     "square_root_sgd",
+    "structure_kl",
+    "variance_ratios",
     "within_limits",
 ]
