@@ -222,6 +222,12 @@ def test_generic_posterior_learns_the_same() -> None:
     generic = orn.learn(own(X, y), moments="plan", draws=10)
     assert generic.converged
     assert np.abs(log_scale(generic.values) - log_scale(closed.values)).max() < 1e-3
+
+
+@pytest.mark.slow
+def test_generic_posterior_learns_the_same_from_draws() -> None:
+    X, y = table(150, 3)
+    closed = orn.learn(orn.models.linear(X, y), draws=10)
     measured = orn.learn(own(X, y), moments="draws", draws=100, chains=2)
     error = log_scale(measured.values) - log_scale(closed.values)
     relative = log_scale(measured.errors) - log_scale(measured.values)

@@ -79,7 +79,7 @@ def learn(
     >>> y = X @ rng.normal(size=8) + 0.5 * rng.normal(size=500)
     >>> found = orn.learn(orn.models.linear(X, y), draws=100)
     >>> found
-    Learned(noise_scale=0.4901, prior_precision=1.521, converged=True)
+    Learned(noise_scale=0.5056, prior_precision=1.89, converged=True)
     >>> found.result
     Result(chains=4, draws=100, parameters=8)
     """
