@@ -26,6 +26,9 @@ from ornstein.posterior import Posterior
 MAX_DENSE = 2000
 """Largest number of parameters for which dense matrices are the default."""
 
+MAX_WIDTH = 4000
+"""Largest number of columns whose Gram matrix is made, for Kronecker factors."""
+
 _TOLERANCE = 1e-12  # squared distance to the optimum in posterior standard deviations
 _STALLED = 1e-4  # the same, where rounding allows no better
 _ITERATIONS = 200
@@ -46,6 +49,12 @@ class _Local(NamedTuple):
     hessian: Vector
 
 
+def fits_factors(model: Model) -> bool:
+    """Whether Kronecker factors are the default where a matrix does not fit."""
+    predictors = model.factored
+    return predictors is not None and predictors.outputs > 1 and predictors.width <= MAX_WIDTH
+
+
 def find_optimum(post: Posterior) -> Vector:
     """The flat parameters that maximise the posterior density.
 
@@ -58,7 +67,7 @@ def find_optimum(post: Posterior) -> Vector:
         If the search does not converge, or ends where the loss has no strict minimum.
     """
     with jax.enable_x64(True):
-        if post.dim > MAX_DENSE and post.model.factored is not None:
+        if post.dim > MAX_DENSE and fits_factors(post.model):
             return _rewhitened(post, _kronecker_units, _HUNDREDTH)
         if post.dim > MAX_DENSE:
             return _lbfgs(post, post.start, Diagonal(np.ones(())), 1e-9 * post.num_data)[0]

@@ -15,12 +15,11 @@ from ornstein.data import SCHEMES
 from ornstein.factored import predictors
 from ornstein.geometry import Geometry, factorise, geometry
 from ornstein.methods import Method
-from ornstein.optimum import MAX_DENSE, find_optimum
+from ornstein.optimum import MAX_DENSE, find_optimum, fits_factors
 from ornstein.plan import Plan
 from ornstein.posterior import Posterior
 from ornstein.tuning import fit, make
 
-_MAX_WIDTH = 4000  # columns of a design whose Gram matrix is made and rotated
 _PASSES = 20  # to find the covariance over which anchored noise is averaged
 _SETTLED = 1e-3  # relative to the variances
 
@@ -200,8 +199,6 @@ def _structure(method: Method, structure: str | None, post: Posterior) -> str:
     if structure is None:
         structure = method.structures[0]
         if structure == "dense" and post.dim > MAX_DENSE:
-            factored = post.model.factored
-            fits = factored is not None and factored.outputs > 1 and factored.width <= _MAX_WIDTH
-            smaller = ("kronecker", "diagonal") if fits else ("diagonal",)
+            smaller = ("kronecker", "diagonal") if fits_factors(post.model) else ("diagonal",)
             structure = next((s for s in smaller if s in method.structures), structure)
     return _check.choice("structure", structure, method.structures)
