@@ -14,6 +14,7 @@ from ornstein.methods import Method
 
 _ENDLESS = 1e15  # steps
 _ILL_CONDITIONED = 1e12
+_FACTORED_SHARE = 0.4  # of a step's noise; the default batches make about a quarter
 
 
 def refuse_unstable(
@@ -143,6 +144,16 @@ def warnings(
     if known.relative_error > 0.05:
         found.append(f"A and C are known to {known.relative_error:.0%} only; raise geometry_rows")
     return found
+
+
+def noise_beyond_factors(share: float) -> list[str]:
+    """What to say where minibatches make more of a step's noise than the prediction bears."""
+    if share <= _FACTORED_SHARE:
+        return []
+    return [
+        f"minibatches make up to {share:.0%} of a step's noise, whose correlations beyond the "
+        "Kronecker factors are not in the predicted KL: raise batch_size"
+    ]
 
 
 def _better(method: Method, structure: str, kl: float, dim: int) -> str:

@@ -160,11 +160,12 @@ def _foreseen(
     thin = max(_stride(relaxation, batches), tuned.window)
     own = K**2 * factors.noise_cov * batches.noise_factor
     injected = np.zeros_like(a) if tuned.injected_cov is None else tuned.injected_cov
+    share = float(np.max(own / (own + injected)))
     return Plan(
         **_common(method, structure, batches, known, post, options, setting, tuned),
         **_along_basis(factors.operator(1 / (N * a)), ahead.trace, 1 - rate / 2),
         anchor=anchored,
-        noise_share=float(np.max(own / (own + injected))),
+        noise_share=share,
         predicted_kl=ahead.kl,
         predicted_kl_ou=ahead.kl_ou,
         relaxation_steps=relaxation,
@@ -176,6 +177,7 @@ def _foreseen(
             advice.warnings(
                 method, structure, batches, known, anchored, labels, ahead.kl, relaxation
             )
+            + advice.noise_beyond_factors(share)
         ),
     )
 
