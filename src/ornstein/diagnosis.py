@@ -2,20 +2,16 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import scipy.stats
 
 from ornstein import theory
-from ornstein._tree import cast, sum_over_blocks
-from ornstein._types import Array, PyTree, Vector
+from ornstein._types import Vector
 from ornstein.factored import hessian_products
-from ornstein.geometry import block_rows
+from ornstein.geometry import joint_losses
 from ornstein.measure import measured_kl
-from ornstein.model import Model
 from ornstein.noise import Noise, cumulants, look_at_noise, spaced
 from ornstein.operators import as_matrix
 from ornstein.plan import Plan
@@ -222,12 +218,7 @@ def _quadratic_loss(post: Posterior, plan: Plan, draws: Vector) -> Check:
     ``1/2 Var(Delta)`` to second order.
     """
     thetas = np.concatenate([plan.center[None], draws])
-    losses = np.asarray(_prior_losses(post.model, jnp.asarray(thetas), post.hyper))
-
-    def block(rows: PyTree, weights: Vector) -> Array:
-        return _losses(post.model, jnp.asarray(thetas), rows, post.hyper, weights)
-
-    losses = losses + sum_over_blocks(cast(post.data, np.float64), block_rows(post), block)
+    losses = joint_losses(post, thetas)
     offset = draws - plan.center
     if plan.geometry.structure == "kronecker":
         bent = plan.num_data * hessian_products(post, plan.center, offset, post.data)
@@ -243,16 +234,6 @@ def _quadratic_loss(post: Posterior, plan: Plan, draws: Vector) -> Check:
         _verdict(number, 0.05, 0.3),
         "the posterior is not Gaussian: transform the parameters, or use a full sampler (NUTS)",
     )
-
-
-@partial(jax.jit, static_argnums=(0,))
-def _losses(model: Model, thetas: Array, rows: PyTree, hyper: PyTree, weights: Array) -> Array:
-    return jax.lax.map(lambda theta: weights @ model.losses(theta, rows, hyper), thetas)
-
-
-@partial(jax.jit, static_argnums=(0,))
-def _prior_losses(model: Model, thetas: Array, hyper: PyTree) -> Array:
-    return jax.lax.map(lambda theta: model.prior_loss(theta, hyper), thetas)
 
 
 def _specification_along(plan: Plan) -> Check:

@@ -266,6 +266,34 @@ def _gradient_sum(model: Model, theta: Array, rows: PyTree, hyper: PyTree, weigh
     return model.gradient_sum(theta, rows, hyper, weights)
 
 
+def row_losses(post: Posterior, thetas: Vector) -> Vector:
+    """``-log p(data | theta)``, summed over all rows, at each of several parameters (T, D)."""
+
+    def block(rows: PyTree, weights: Vector) -> Array:
+        here = cast(rows, np.float64)
+        return _loss_sums(post.model, jnp.asarray(thetas), here, post.hyper, weights)
+
+    with jax.enable_x64(True):
+        return np.asarray(sum_over_blocks(post.data, block_rows(post), block))
+
+
+def joint_losses(post: Posterior, thetas: Vector) -> Vector:
+    """``-log p(data, theta)`` at each of several parameters (T, D)."""
+    with jax.enable_x64(True):
+        prior = np.asarray(_prior_losses(post.model, jnp.asarray(thetas), post.hyper))
+    return row_losses(post, thetas) + prior
+
+
+@partial(jax.jit, static_argnums=(0,))
+def _loss_sums(model: Model, thetas: Array, rows: PyTree, hyper: PyTree, weights: Array) -> Array:
+    return jax.lax.map(lambda theta: weights @ model.losses(theta, rows, hyper), thetas)
+
+
+@partial(jax.jit, static_argnums=(0,))
+def _prior_losses(model: Model, thetas: Array, hyper: PyTree) -> Array:
+    return jax.lax.map(lambda theta: model.prior_loss(theta, hyper), thetas)
+
+
 def block_rows(post: Posterior) -> int:
     """Rows of a block whose gradients stay within the memory bound."""
     if post.dim > _WIDE and post.model.factored is not None:  # which make no rows' gradients

@@ -1,16 +1,13 @@
 """The evidence lower bound of a Gaussian q, from all rows."""
 
 import math
-from functools import partial
 from typing import NamedTuple
 
 import jax
 import numpy as np
 
-from ornstein._tree import cast, sum_over_blocks
-from ornstein._types import Array, PyTree, Vector
-from ornstein.geometry import block_rows
-from ornstein.model import Model
+from ornstein._types import Array, Vector
+from ornstein.geometry import joint_losses
 from ornstein.operators import Dense, Diagonal, as_operator
 from ornstein.posterior import Posterior
 
@@ -49,29 +46,11 @@ class Elbo:
 
     def __call__(self, q: Gaussian) -> float:
         """In nats; not finite where a loss or a scale is not."""
-        model, hyper, dim = self.post.model, self.post.hyper, self.post.dim
+        dim = self.post.dim
         offsets = np.asarray(q.root.matvec(self.normals))
-        points = q.mean + offsets
-
-        def block(rows: PyTree, weights: Vector) -> Array:
-            return _losses(model, points, cast(rows, np.float64), hyper, weights)
-
-        with jax.enable_x64(True):
-            losses = sum_over_blocks(self.post.data, block_rows(self.post), block)
-            losses = losses + np.asarray(_prior_losses(model, points, hyper))
+        losses = joint_losses(self.post, q.mean + offsets)
         rest = losses - 0.5 * (offsets * self.precision.matvec(offsets)).sum(axis=1)
         columns = q.root.dense(dim).T
         quadratic = 0.5 * (columns * self.precision.matvec(columns)).sum()
         entropy = 0.5 * dim * (1 + math.log(2 * math.pi)) + q.root.logdet(dim)
         return float(entropy - quadratic - rest.mean())
-
-
-@partial(jax.jit, static_argnums=(0,))
-def _losses(model: Model, points: Array, rows: PyTree, hyper: PyTree, weights: Array) -> Array:
-    """``-log p(rows | theta)`` at every point."""
-    return jax.lax.map(lambda theta: weights @ model.losses(theta, rows, hyper), points)
-
-
-@partial(jax.jit, static_argnums=(0,))
-def _prior_losses(model: Model, points: Array, hyper: PyTree) -> Array:
-    return jax.lax.map(lambda theta: model.prior_loss(theta, hyper), points)

@@ -5,14 +5,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from ornstein import _check, theory
 from ornstein._check import InputError
 from ornstein._types import Key, PyTree, Vector
-from ornstein.geometry import Geometry, geometry
-from ornstein.hyper.expectation import closed_score, row_losses
+from ornstein.geometry import Geometry, geometry, joint_losses, row_losses
+from ornstein.hyper.expectation import closed_score
 from ornstein.optimum import find_optimum
 from ornstein.posterior import Posterior
 
@@ -118,9 +117,7 @@ def _mackay(post: Posterior, seen: Geometry) -> tuple[Vector, Vector]:
 def log_evidence(post: Posterior, seen: Geometry) -> float:
     """Laplace's ``log p(y) = log p(y, theta*) + D/2 log 2 pi - 1/2 log|N A|``."""
     _, logdet = np.linalg.slogdet(seen.num_data * seen.hessian)
-    with jax.enable_x64(True):
-        prior = float(post.model.prior_loss(jnp.asarray(seen.center), post.hyper))
-    joint = -row_losses(post, seen.center) - prior
+    joint = -float(joint_losses(post, seen.center[None])[0])
     return joint + 0.5 * (post.dim * math.log(2 * math.pi) - float(logdet))
 
 
@@ -186,9 +183,8 @@ def cross_validate(
             rest = rest.with_hyper(values)
             theta = find_optimum(rest)
             rest = rest.with_hyper(values, rest.layout.unravel(theta))
-            losses[fold, place] = row_losses(post.with_hyper(values).with_rows(held), theta) / len(
-                held
-            )
+            there = post.with_hyper(values).with_rows(held)
+            losses[fold, place] = float(row_losses(there, theta[None])[0]) / len(held)
     means = losses.mean(axis=0)
     errors = losses.std(axis=0, ddof=1) / math.sqrt(folds)
     return CrossValidation(tried, means, errors, tried[int(np.argmin(means))])

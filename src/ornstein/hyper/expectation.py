@@ -12,18 +12,13 @@ so that under a Gaussian of covariance ``Sigma`` around c its mean is
 """
 
 from collections.abc import Mapping
-from functools import partial
 from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
-from ornstein._tree import cast, sum_over_blocks
-from ornstein._types import Array, PyTree, Vector
-from ornstein.geometry import Geometry, block_rows
+from ornstein._types import Vector
+from ornstein.geometry import Geometry, row_losses
 from ornstein.hyper import automatic
-from ornstein.model import Model
 from ornstein.operators import as_matrix
 from ornstein.posterior import Posterior
 
@@ -157,23 +152,8 @@ def closed_step(post: Posterior, score: Vector) -> Vector:
 def _squares(post: Posterior, theta: Vector) -> float:
     """``RSS / sigma^2``, from the rows' losses."""
     scale = float(post.hyper["noise_scale"])
-    return 2 * row_losses(post, theta) - post.num_data * float(np.log(2 * np.pi * scale**2))
-
-
-def row_losses(post: Posterior, theta: Vector) -> float:
-    """``-log p(y | theta)``, summed over all rows."""
-
-    def block(rows: PyTree, weights: Vector) -> Array:
-        here = cast(rows, np.float64)
-        return _loss_sum(post.model, jnp.asarray(theta), here, post.hyper, weights)
-
-    with jax.enable_x64(True):
-        return float(sum_over_blocks(post.data, block_rows(post), block))
-
-
-@partial(jax.jit, static_argnums=(0,))
-def _loss_sum(model: Model, theta: Array, rows: PyTree, hyper: PyTree, weights: Array) -> Array:
-    return weights @ model.losses(theta, rows, hyper)
+    losses = float(row_losses(post, theta[None])[0])
+    return 2 * losses - post.num_data * float(np.log(2 * np.pi * scale**2))
 
 
 def measured_scores(post: Posterior, score: Score, center: Vector, flat: Vector) -> Vector:
