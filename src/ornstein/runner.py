@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from functools import partial
 from time import perf_counter
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
@@ -17,22 +16,16 @@ import numpy.typing as npt
 
 from ornstein._check import InputError
 from ornstein._tree import cast, to_device
-from ornstein._types import Array, PyTree, Vector
+from ornstein._types import Array, Vector
 from ornstein.data import Order, Reader
 from ornstein.kernels.contract import State
-from ornstein.kernels.fisher import Fisher
 from ornstein.loop import Loop, Problem, Segments, advance, build_kernel
 from ornstein.operators import (
-    Dense,
-    Diagonal,
     Factor,
-    KroneckerRoot,
-    Operator,
-    as_matrix,
-    dim_of,
 )
 from ornstein.plan import Plan
 from ornstein.posterior import Posterior
+from ornstein.whitened import in_basis, update_rule
 
 _CHUNKS = 40  # dispatches a long run is cut into, so that progress can be shown
 _CHUNK_STEPS = 100_000  # steps of a dispatch, at least: less is not worth its overhead
@@ -270,7 +263,7 @@ def _prepare(
     reader, rows = Reader.lay_out(
         plan.batches, local.model.rows_last, local.data, _entropy(key), multiplicity
     )
-    rule, noise, constants = _update_rule(plan, local.factor)
+    rule, noise, constants = update_rule(plan, local.factor)
     loop = Loop(
         model=local.model,
         reader=reader,
@@ -288,7 +281,7 @@ def _prepare(
         noise_factor=None if noise is None else to_device(noise.astype(dtype)),
         constants=to_device(cast(constants, dtype)),
     )
-    spread = _in_basis(local.factor, plan.predicted)
+    spread = in_basis(local.factor, plan.predicted)
     chains = []
     for number in range(settings.chains):
         chain_key = jax.random.fold_in(key, number)
@@ -302,53 +295,9 @@ def _prepare(
     return loop, problem, chains, local.factor
 
 
-def _update_rule(plan: Plan, factor: Factor) -> tuple[str, Diagonal | Dense | None, PyTree]:
-    """Name of the kernel, factor of its injected noise by z, and its constants."""
-    noise = None if plan.injected_cov is None else _in_basis(factor, plan.injected_cov)
-    if plan.running is not None:
-        step, extra = plan.running
-        by_z = partial(_by_z, factor, plan.dim)
-        constants = Fisher(
-            step_size=np.asarray(step),  # type: ignore[arg-type]
-            num_data=np.asarray(float(plan.num_data)),  # type: ignore[arg-type]
-            noise_factor=np.asarray(plan.batches.noise_factor),  # type: ignore[arg-type]
-            extra_noise=by_z(as_matrix(np.asarray(extra))),  # type: ignore[arg-type]
-            noise_cov=by_z(as_matrix(plan.noise_cov)),  # type: ignore[arg-type]
-        )
-        root = None if noise is None else _root_of(np.asarray(constants.extra_noise))
-        return "fisher", root, constants
-    if plan.decay is not None:
-        return "decreasing", noise, tuple(np.asarray(value, float) for value in plan.decay)
-    if plan.momentum < 1:
-        return "momentum", noise, np.asarray(plan.momentum)
-    return "first_order", noise, ()
-
-
-def _root_of(matrix: Vector) -> Dense:
-    return Dense(matrix).sqrt()
-
-
-def _by_z(factor: Factor, dim: int, matrix: Vector) -> Vector:
-    """``W' M W``."""
-    W = factor.dense(dim)
-    return W.T @ matrix @ W
-
-
 def _entropy(key: Array) -> tuple[int, ...]:
     """The key as plain numbers, for the host's generators."""
     return tuple(int(word) for word in np.asarray(jax.random.key_data(key)).ravel())
-
-
-def _in_basis(factor: Factor, cov: Operator) -> Diagonal | Dense:
-    """Factor of a covariance in the coordinates z, ``W^-1 R`` with ``R R'`` the covariance."""
-    root = cov.sqrt()
-    diagonal = isinstance(factor, Diagonal) and isinstance(root, Diagonal)
-    if isinstance(factor, KroneckerRoot) and isinstance(root, KroneckerRoot):
-        diagonal = factor.basis is root.basis
-    if diagonal:
-        return Diagonal(np.asarray(root.array) / np.asarray(factor.array))
-    size = dim_of(root) or dim_of(factor)
-    return Dense(np.asarray(factor.solve(root.dense(size).T)).T)
 
 
 def _warm_draws(settings: Settings) -> int:

@@ -1,0 +1,58 @@
+"""A plan's update in the coordinates z of ``theta = center + W z`` (X8): kernel and noise."""
+
+from functools import partial
+
+import numpy as np
+
+from ornstein._types import PyTree, Vector
+from ornstein.kernels.fisher import Fisher
+from ornstein.operators import (
+    Dense,
+    Diagonal,
+    Factor,
+    KroneckerRoot,
+    Operator,
+    as_matrix,
+    dim_of,
+)
+from ornstein.plan import Plan
+
+
+def update_rule(plan: Plan, factor: Factor) -> tuple[str, Diagonal | Dense | None, PyTree]:
+    """Name of the kernel, factor of its injected noise by z, and its constants."""
+    noise = None if plan.injected_cov is None else in_basis(factor, plan.injected_cov)
+    if plan.running is not None:
+        step, extra = plan.running
+        by_z = partial(_by_z, factor, plan.dim)
+        constants = Fisher(
+            step_size=np.asarray(step),  # type: ignore[arg-type]
+            num_data=np.asarray(float(plan.num_data)),  # type: ignore[arg-type]
+            noise_factor=np.asarray(plan.batches.noise_factor),  # type: ignore[arg-type]
+            extra_noise=by_z(as_matrix(np.asarray(extra))),  # type: ignore[arg-type]
+            noise_cov=by_z(as_matrix(plan.noise_cov)),  # type: ignore[arg-type]
+        )
+        root = None if noise is None else Dense(np.asarray(constants.extra_noise)).sqrt()
+        return "fisher", root, constants
+    if plan.decay is not None:
+        return "decreasing", noise, tuple(np.asarray(value, float) for value in plan.decay)
+    if plan.momentum < 1:
+        return "momentum", noise, np.asarray(plan.momentum)
+    return "first_order", noise, ()
+
+
+def _by_z(factor: Factor, dim: int, matrix: Vector) -> Vector:
+    """``W' M W``."""
+    W = factor.dense(dim)
+    return W.T @ matrix @ W
+
+
+def in_basis(factor: Factor, cov: Operator) -> Diagonal | Dense:
+    """Factor of a covariance in the coordinates z, ``W^-1 R`` with ``R R'`` the covariance."""
+    root = cov.sqrt()
+    diagonal = isinstance(factor, Diagonal) and isinstance(root, Diagonal)
+    if isinstance(factor, KroneckerRoot) and isinstance(root, KroneckerRoot):
+        diagonal = factor.basis is root.basis
+    if diagonal:
+        return Diagonal(np.asarray(root.array) / np.asarray(factor.array))
+    size = dim_of(root) or dim_of(factor)
+    return Dense(np.asarray(factor.solve(root.dense(size).T)).T)
