@@ -17,6 +17,7 @@ from ornstein.datasets import Dataset
 from ornstein.hyper import automatic, climb
 from ornstein.hyper.comparators import log_evidence
 from ornstein.hyper.expectation import closed_step, expect, measured_scores
+from ornstein.operators import as_operator
 from tables import features
 
 Load = Callable[[str], Dataset]
@@ -40,7 +41,7 @@ def test_closed_forms_agree_with_autodiff(groups: Any) -> None:
     X, y = table(120, 4)
     post = orn.models.linear(X, y, 2.0, 0.8, intercept=True, groups=groups)
     known, cov = seen(post)
-    found, score = expect(post, known, cov)
+    found, score = expect(post, known, as_operator(cov))
     slope, complete = automatic.expected_slope(post, known.center, cov)
     np.testing.assert_allclose(found.score, slope, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(found.complete, complete, rtol=1e-9, atol=1e-9)
@@ -64,7 +65,7 @@ def test_mean_score_is_the_slope_of_the_evidence(name: str) -> None:
     target = {"linear": y, "logistic": y > 0, "softmax": (y > 0) + 1 * (y > 0.5)}.get(name, y > 0)
     post = getattr(orn.models, name)(X, target, prior_precision=3.0, groups=["a", "b", "a"])
     known, cov = seen(post)
-    found, _ = expect(post, known, cov)
+    found, _ = expect(post, known, as_operator(cov))
     eta, learn = post.learnable.to_real(post.hyperparameters), post.learnable
 
     def at(eta: Floats) -> float:
@@ -89,7 +90,7 @@ def test_closed_M_step_maximises_the_expected_joint() -> None:
     known, cov = seen(post)
     learn = post.learnable
     eta = learn.to_real(post.hyperparameters)
-    closed = eta + closed_step(post, expect(post, known, cov)[0].score)
+    closed = eta + closed_step(post, expect(post, known, as_operator(cov))[0].score)
     second = cov + np.outer(known.center, known.center)
     in_a = np.array([True, False, False, True])
     residual = np.asarray(y) - X @ known.center
@@ -110,12 +111,12 @@ def test_T2_scores_of_draws_have_the_predicted_mean_and_covariance() -> None:
     X, y = table()
     post = orn.models.linear(X, y, 4.0, 0.7)
     result = orn.sample(post, draws=4000)
-    found, score = expect(post, result.plan.geometry, result.plan.predicted_cov)
+    found, score = expect(post, result.plan.geometry, result.plan.predicted)
     draws = measured_scores(post, score, result.plan.center, result.flat)
     parts = draws.reshape(64, -1, draws.shape[-1])
     error = parts.mean(axis=1).std(axis=0, ddof=1) / 8
     assert (np.abs(draws.mean(axis=(0, 1)) - found.score) < 4 * error).all()
-    predicted = score.covariance(result.plan.predicted_cov)
+    predicted = score.covariance(result.plan.predicted)
     variances = parts.var(axis=1)
     error = variances.std(axis=0, ddof=1) / 8
     assert (np.abs(variances.mean(axis=0) - np.diag(predicted)) < 4.5 * error).all()

@@ -69,7 +69,7 @@ def test_operator_agrees_with_its_matrix(intercept: bool) -> None:
     root = operator.sqrt()
     np.testing.assert_allclose(operator.dense(12), M, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(root.dense(12) @ root.dense(12).T, M, rtol=1e-12, atol=1e-12)
-    np.testing.assert_allclose(operator.variances(), np.diag(M), rtol=1e-12)
+    np.testing.assert_allclose(operator.variances(len(M)), np.diag(M), rtol=1e-12)
     np.testing.assert_allclose(operator.trace(12), np.trace(M), rtol=1e-12)
     np.testing.assert_allclose(operator.logdet(12), np.linalg.slogdet(M)[1], rtol=1e-12)
     inverse = Kronecker(basis.dual, 1 / values).dense(12)

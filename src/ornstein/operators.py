@@ -55,6 +55,10 @@ class Diagonal:
         """Sum of the diagonal of the ``dim`` x ``dim`` operator."""
         return float(np.sum(np.broadcast_to(self.values, (dim,))))
 
+    def variances(self, dim: int) -> Vector:
+        """The diagonal."""
+        return np.broadcast_to(np.asarray(self.values, float), (dim,))
+
     def logdet(self, dim: int) -> float:
         """Logarithm of the determinant."""
         return float(np.sum(np.log(np.broadcast_to(self.values, (dim,)))))
@@ -111,6 +115,10 @@ class Dense:
     def trace(self, dim: int) -> float:
         """Sum of the diagonal."""
         return float(np.trace(self.dense(dim)))
+
+    def variances(self, dim: int) -> Vector:
+        """The diagonal."""
+        return np.diag(self.dense(dim))
 
     def logdet(self, dim: int) -> float:
         """Logarithm of the determinant; ``-inf`` where singular."""
@@ -242,8 +250,9 @@ class Kronecker:
         """Values along the basis."""
         return self.values
 
-    def variances(self) -> Vector:
+    def variances(self, dim: int) -> Vector:
         """The diagonal, in the order of the parameters."""
+        del dim
         return np.asarray(self.basis.squares(self.values), float)
 
     def sqrt(self) -> "KroneckerRoot":
@@ -252,8 +261,7 @@ class Kronecker:
 
     def trace(self, dim: int) -> float:
         """Sum of the diagonal."""
-        del dim
-        return float(np.sum(self.variances()))
+        return float(np.sum(self.variances(dim)))
 
     def logdet(self, dim: int) -> float:
         """Logarithm of the determinant."""

@@ -195,7 +195,7 @@ def _covariances(cov: Vector, limit: Vector, known: Geometry) -> dict[str, Any]:
 
 def _along_basis(predicted: Kronecker, trace: float, limit: float) -> dict[str, Any]:
     """The same for a covariance in Kronecker factors, T1's being a multiple of it."""
-    variances = predicted.variances()
+    variances = predicted.variances(predicted.values.size)
     return {
         "predicted": predicted,
         "predicted_cov": variances,

@@ -23,15 +23,21 @@ from typing import Any, NamedTuple, TypeAlias
 import jax
 import numpy as np
 
-from ornstein import _check, theory
+from ornstein import _check
 from ornstein._check import InputError, OptimumError
 from ornstein._types import PyTree, Vector
-from ornstein.geometry import Geometry, geometry
 from ornstein.hyper.climb import Climb, covariance, distance
-from ornstein.hyper.expectation import Expectation, closed_step, expect, measured_scores
+from ornstein.hyper.expectation import (
+    Expectation,
+    closed_step,
+    drawn_cov,
+    expect,
+    look,
+    measured_scores,
+    posterior_cov,
+)
 from ornstein.hyper.notes import inexact, notes
 from ornstein.hyper.record import Learning
-from ornstein.optimum import MAX_DENSE, find_optimum
 from ornstein.plan import Plan
 from ornstein.planning import plan as make_plan
 from ornstein.posterior import Posterior
@@ -192,7 +198,7 @@ def _approach(
     for _ in range(_LOOKS):
         _refuse_runaway(post, eta, origin)
         try:
-            post, seen = _look(post.with_hyper(known.host_values(eta)))
+            post, seen = look(post.with_hyper(known.host_values(eta)))
         except OptimumError:
             _refuse_runaway(post, eta, origin, _FAR)
             if np.abs(eta - last).max() < 1e-3:
@@ -200,22 +206,13 @@ def _approach(
             eta = last + 0.25 * (eta - last)
             continue
         trail.note(eta, "look")
-        N_A = seen.num_data * seen.hessian
-        cov = theory.recipes.inverse(N_A) if N_A.ndim == 2 else 1 / N_A
-        found, _ = expect(post, seen, cov)
+        found, _ = expect(post, seen, posterior_cov(seen))
         length = distance(found.score, found.information, np.diag(found.complete))
         if length <= _APPROACH * options.tolerance:
             break
         step, climb = _step(post, climb, found, found.score, options.ascent)
         last, eta = eta, eta + step
     return post, eta
-
-
-def _look(post: Posterior) -> tuple[Posterior, Geometry]:
-    """The loss around the optimum, from which the next search will start."""
-    theta = post.layout.unravel(find_optimum(post))
-    structure = "dense" if post.dim <= MAX_DENSE else "diagonal"
-    return post.with_hyper(post.hyperparameters, theta), geometry(post, theta, structure)
 
 
 class _Search:
@@ -280,7 +277,7 @@ class _Search:
     def _expect(self, plan: Plan, corrections: _Corrections) -> tuple[Expectation, Vector, Vector]:
         """The E-step, its score corrected by draws, and the covariance of their error."""
         post, count = self.post, len(self.post.learnable.labels)
-        found, local = expect(post, plan.geometry, plan.predicted_cov)
+        found, local = expect(post, plan.geometry, drawn_cov(plan))
         if self.moments == "plan":
             return found, found.score, np.zeros((count, count))
         cov = covariance(found.information, np.diag(found.complete))

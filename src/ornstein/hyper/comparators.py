@@ -7,11 +7,12 @@ from dataclasses import dataclass
 import jax
 import numpy as np
 
-from ornstein import _check, theory
+from ornstein import _check
 from ornstein._check import InputError
 from ornstein._types import Key, PyTree, Vector
-from ornstein.geometry import Geometry, geometry, joint_losses, row_losses
-from ornstein.hyper.expectation import closed_score
+from ornstein.geometry import Geometry, joint_losses, row_losses
+from ornstein.hyper.expectation import closed_score, look, posterior_cov
+from ornstein.operators import Kronecker, as_operator
 from ornstein.optimum import find_optimum
 from ornstein.posterior import Posterior
 
@@ -30,6 +31,8 @@ class Evidence:
         ``gamma`` of every group of parameters: how many the data determine.
     iterations, converged
         Steps of the fixed point, and whether they came to rest.
+    posterior
+        The posterior at these values, starting at its optimum.
     """
 
     values: PyTree
@@ -37,6 +40,7 @@ class Evidence:
     well_determined: Vector
     iterations: int
     converged: bool
+    posterior: Posterior
 
 
 def evidence(
@@ -82,9 +86,8 @@ def evidence(
     while not converged and iterations < _check.whole("max_iterations", max_iterations):
         iterations += 1
         post = post.with_hyper(known.host_values(eta))
-        seen = geometry(post, post.layout.unravel(find_optimum(post)))
+        post, seen = look(post)
         gamma, update = _mackay(post, seen)
-        post = post.with_hyper(post.hyperparameters, post.layout.unravel(seen.center))
         converged = bool(np.abs(update - eta).max() <= tolerance)
         eta = eta if converged else update
     return Evidence(
@@ -93,6 +96,7 @@ def evidence(
         well_determined=gamma,
         iterations=iterations,
         converged=converged,
+        posterior=post,
     )
 
 
@@ -101,7 +105,7 @@ def _mackay(post: Posterior, seen: Geometry) -> tuple[Vector, Vector]:
     ties = post.learnable.ties
     assert ties is not None
     precision = np.asarray(post.hyper["prior_precision"], float)
-    left = precision * np.diag(theory.recipes.inverse(seen.num_data * seen.hessian))
+    left = precision * posterior_cov(seen).variances(post.dim)
     member = np.arange(ties.precisions)[:, None] == ties.groups[None]
     gamma = member @ (1 - left)
     with np.errstate(divide="ignore"):
@@ -116,9 +120,19 @@ def _mackay(post: Posterior, seen: Geometry) -> tuple[Vector, Vector]:
 
 def log_evidence(post: Posterior, seen: Geometry) -> float:
     """Laplace's ``log p(y) = log p(y, theta*) + D/2 log 2 pi - 1/2 log|N A|``."""
-    _, logdet = np.linalg.slogdet(seen.num_data * seen.hessian)
     joint = -float(joint_losses(post, seen.center[None])[0])
-    return joint + 0.5 * (post.dim * math.log(2 * math.pi) - float(logdet))
+    return joint + 0.5 * (post.dim * math.log(2 * math.pi) - _logdet(seen))
+
+
+def _logdet(seen: Geometry) -> float:
+    """``log|N A|``; in Kronecker factors, corrected by A's spectrum relative to them."""
+    dim, factors = len(seen.center), seen.factors
+    scale = dim * math.log(seen.num_data)
+    if seen.structure == "kronecker" and factors is not None:
+        approximate = Kronecker(factors.basis.dual, factors.hessian).logdet(dim)
+        nodes, shares = factors.spectrum
+        return scale + approximate + dim * float(shares @ np.log(nodes))
+    return scale + as_operator(seen.hessian).logdet(dim)
 
 
 @dataclass(frozen=True)
@@ -179,12 +193,27 @@ def cross_validate(
     losses = np.empty((folds, len(tried)))
     for fold, held in enumerate(parts):
         rest = post.with_rows(np.sort(np.concatenate(parts[:fold] + parts[fold + 1 :])))
-        for place, values in enumerate(tried):
-            rest = rest.with_hyper(values)
-            theta = find_optimum(rest)
-            rest = rest.with_hyper(values, rest.layout.unravel(theta))
-            there = post.with_hyper(values).with_rows(held)
-            losses[fold, place] = float(row_losses(there, theta[None])[0]) / len(held)
+        losses[fold] = _held_out_losses(rest, post.with_rows(held), tried)
     means = losses.mean(axis=0)
     errors = losses.std(axis=0, ddof=1) / math.sqrt(folds)
     return CrossValidation(tried, means, errors, tried[int(np.argmin(means))])
+
+
+def _held_out_losses(post: Posterior, held_out: Posterior, grid: Sequence[PyTree]) -> Vector:
+    """Held-out losses of the optimum; each search starts where the last one ended."""
+    losses = np.empty(len(grid))
+    for place, values in enumerate(grid):
+        post = at_optimum(post.with_hyper(values))
+        losses[place] = mean_loss(held_out, post)
+    return losses
+
+
+def at_optimum(post: Posterior) -> Posterior:
+    """The posterior, its ``start`` at its optimum."""
+    return post.with_hyper(post.hyperparameters, post.layout.unravel(find_optimum(post)))
+
+
+def mean_loss(rows: Posterior, post: Posterior) -> float:
+    """Mean ``-log p(y_n | theta)`` over some rows, theta being where another posterior starts."""
+    there = rows.with_hyper(post.hyperparameters)
+    return float(row_losses(there, post.start[None])[0]) / there.num_data

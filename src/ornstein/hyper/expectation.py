@@ -16,11 +16,17 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ornstein import theory
+from ornstein._check import InputError
 from ornstein._types import Vector
-from ornstein.geometry import Geometry, row_losses
+from ornstein.geometry import Geometry, geometry, row_losses
 from ornstein.hyper import automatic
-from ornstein.operators import as_matrix
+from ornstein.operators import Dense, Kronecker, Operator, as_matrix, as_operator
+from ornstein.optimum import MAX_DENSE, find_optimum, fits_factors
+from ornstein.plan import Plan
 from ornstein.posterior import Posterior
+
+_PROBES = 64  # random signs from which traces of products in Kronecker factors are estimated
 
 
 class Score(NamedTuple):
@@ -50,32 +56,47 @@ class Score(NamedTuple):
             found[..., j] += 0.5 * ((offsets @ rest) * offsets).sum(axis=-1)
         return found
 
-    def mean(self, cov: Vector) -> Vector:
-        """Over ``N(c, Sigma)``; ``cov`` may be variances."""
-        variances = np.diag(cov) if cov.ndim == 2 else cov
+    def mean(self, cov: Operator) -> Vector:
+        """Over ``N(c, Sigma)``."""
+        variances = cov.variances(self.slope.shape[1])
         found: Vector = self.value + 0.5 * self.diagonal @ variances
-        if cov.ndim == 2:
+        if isinstance(cov, Dense):
             for j, matrix in self.dense.items():
-                found[j] += 0.5 * ((matrix * cov).sum() - np.diag(matrix) @ variances)
+                found[j] += 0.5 * ((matrix * cov.matrix).sum() - np.diag(matrix) @ variances)
         return found
 
-    def covariance(self, cov: Vector) -> Vector:
+    def covariance(self, cov: Operator) -> Vector:
         """Over ``N(c, Sigma)``, (J, J)."""
-        if cov.ndim == 1:
-            return (self.slope * cov) @ self.slope.T + 0.5 * (
-                (self.diagonal * cov**2) @ self.diagonal.T
-            )
+        linear = self.slope @ np.asarray(cov.matvec(self.slope)).T
+        if isinstance(cov, Dense):
+            return linear + 0.5 * self._products(np.asarray(cov.matrix))
+        if isinstance(cov, Kronecker):
+            return linear + 0.5 * _probed_products(self.diagonal, cov)
+        variances = cov.variances(self.slope.shape[1])
+        return linear + 0.5 * (self.diagonal * variances**2) @ self.diagonal.T
+
+    def _products(self, cov: Vector) -> Vector:
+        """``tr(B_j Sigma B_k Sigma)``."""
         plain = self.diagonal.copy()
         plain[list(self.dense)] = 0.0
-        found: Vector = self.slope @ cov @ self.slope.T + 0.5 * plain @ cov**2 @ plain.T
+        found: Vector = plain @ cov**2 @ plain.T
         spread = {j: matrix @ cov for j, matrix in self.dense.items()}
         for j, product in spread.items():
-            cross = 0.5 * plain @ np.diag(cov @ product)
+            cross = plain @ np.diag(cov @ product)
             found[j] += cross
             found[:, j] += cross
             for k, other in spread.items():
-                found[j, k] += 0.5 * (product * other.T).sum()
+                found[j, k] += (product * other.T).sum()
         return found
+
+
+def _probed_products(diagonals: Vector, cov: Kronecker) -> Vector:
+    """``tr(B_j Sigma B_k Sigma)`` of diagonal B, as the mean of ``x' B_j Sigma B_k Sigma x``."""
+    signs = np.random.default_rng(0).choice([-1.0, 1.0], size=(_PROBES, diagonals.shape[1]))
+    right = np.asarray(cov.matvec(signs))
+    left = [np.asarray(cov.matvec(diagonal * signs)) for diagonal in diagonals]
+    found = np.array([[(a * d * right).sum() for d in diagonals] for a in left]) / _PROBES
+    return 0.5 * (found + found.T)
 
 
 class Expectation(NamedTuple):
@@ -90,16 +111,47 @@ class Expectation(NamedTuple):
     complete: Vector
 
 
-def expect(post: Posterior, known: Geometry, cov: Vector) -> tuple[Expectation, Score]:
+def expect(post: Posterior, known: Geometry, cov: Operator) -> tuple[Expectation, Score]:
     """The E-step for ``N(center, cov)``, in closed form where one is known."""
     if post.learnable.ties is None:
+        if isinstance(cov, Kronecker):
+            raise InputError(
+                "a model of one's own is not learned in Kronecker factors; use structure='dense' "
+                "or 'diagonal'."
+            )
         score = Score(*automatic.derivatives(post, known.center), {})
-        mean, complete = automatic.expected_slope(post, known.center, cov)
+        array = cov.matrix if isinstance(cov, Dense) else cov.variances(len(known.center))
+        mean, complete = automatic.expected_slope(post, known.center, np.asarray(array))
     else:
         score = closed_score(post, known)
         mean = score.mean(cov)
         complete = _closed_information(post, mean)
     return Expectation(mean, complete - score.covariance(cov), complete), score
+
+
+def look(post: Posterior) -> tuple[Posterior, Geometry]:
+    """The loss around the optimum, from which the next search will start."""
+    theta = post.layout.unravel(find_optimum(post))
+    large = "kronecker" if fits_factors(post.model) else "diagonal"
+    structure = "dense" if post.dim <= MAX_DENSE else large
+    return post.with_hyper(post.hyperparameters, theta), geometry(post, theta, structure)
+
+
+def posterior_cov(known: Geometry) -> Operator:
+    """``(N A)^-1``; in Kronecker factors, scaled to the trace that A's spectrum gives."""
+    precision = known.num_data * known.hessian
+    if known.structure == "kronecker" and known.factors is not None:
+        ratio = known.factors.by_variance
+        return known.factors.operator(float(ratio.shares @ (1 / ratio.nodes)) / precision)
+    return as_operator(theory.recipes.inverse(precision) if precision.ndim == 2 else 1 / precision)
+
+
+def drawn_cov(plan: Plan) -> Operator:
+    """The draws' covariance by T2; in Kronecker factors, scaled to the predicted trace."""
+    cov = plan.predicted
+    if not isinstance(cov, Kronecker):
+        return cov
+    return Kronecker(cov.basis, cov.values * (plan.predicted_trace / cov.trace(plan.dim)))
 
 
 def closed_score(post: Posterior, known: Geometry) -> Score:
@@ -116,6 +168,11 @@ def closed_score(post: Posterior, known: Geometry) -> Score:
     value = 0.5 * (member.sum(axis=1) + diagonal @ theta**2)
     slope, dense = diagonal * theta, {}
     if ties.noise:  # its place is the first
+        if known.structure == "kronecker":
+            raise InputError(
+                "noise_scale is not learned in Kronecker factors; fix it with "
+                "learn='prior_precision', or use structure='dense' or 'diagonal'."
+            )
         A, prior = as_matrix(known.hessian), as_matrix(known.prior_hessian)
         curvature = 2 * N * (A - prior)
         residual = 2 * (N * known.gradient - precision * theta)

@@ -3,9 +3,8 @@
 import jax
 import numpy as np
 
-from ornstein import theory
 from ornstein._types import Vector
-from ornstein.hyper.expectation import expect
+from ornstein.hyper.expectation import drawn_cov, expect, posterior_cov
 from ornstein.plan import Plan
 from ornstein.posterior import Posterior
 
@@ -48,12 +47,10 @@ def _moments_bias(post: Posterior, plan: Plan) -> str:
     ties, known = post.learnable.ties, plan.geometry
     if ties is None or ties.precisions == 0:
         return ""
-    precision = known.num_data * known.hessian
-    cov = theory.recipes.inverse(precision) if precision.ndim == 2 else 1 / precision
     sizes = np.bincount(ties.groups[ties.groups >= 0], minlength=ties.precisions)
     own, posterior = (
         sizes - 2 * expect(post, known, q)[0].score[-ties.precisions :]
-        for q in (plan.predicted_cov, cov)
+        for q in (drawn_cov(plan), posterior_cov(known))
     )
     off = own / posterior - 1
     worst = int(np.argmax(np.abs(off)))
