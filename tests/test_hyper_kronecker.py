@@ -80,7 +80,7 @@ def test_learned_without_matrices_as_with_them(monkeypatch: pytest.MonkeyPatch) 
             float(one.errors["prior_precision"] / one.values["prior_precision"])
             for one in (found, whole)
         ]
-        assert abs(off) < 0.05 * whole.deviations[0] + 4 * np.hypot(*errors)
+        assert abs(off) < 0.05 * whole.deviations[0] + 4 * np.hypot(errors[0], errors[1])
 
 
 @pytest.mark.usefixtures("no_matrices")

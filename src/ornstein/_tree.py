@@ -120,6 +120,21 @@ def cast(data: PyTree, dtype: Any) -> PyTree:
     return jax.tree.map(one, data)
 
 
+def in_double(rows: PyTree) -> PyTree:
+    """Rows with floating leaves in double precision; shorter ones are widened by the device."""
+
+    def one(leaf: Any) -> Any:
+        short = np.issubdtype(leaf.dtype, np.floating) and leaf.dtype.itemsize < 8
+        return _widened(leaf) if short else cast(leaf, np.float64)
+
+    return jax.tree.map(one, rows)
+
+
+@jax.jit
+def _widened(leaf: Array) -> Array:
+    return leaf.astype(jnp.float64)
+
+
 def blocks(data: PyTree, block_rows: int) -> Iterator[tuple[PyTree, Vector]]:
     """Consecutive blocks of equal length with the rows' weights, for bounded-memory passes.
 

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from ornstein import factored, theory
 from ornstein._check import random_key
-from ornstein._tree import blocks, cast, fingerprint
+from ornstein._tree import blocks, fingerprint, in_double
 from ornstein._types import Array, Key, PyTree, Vector
 from ornstein.data import Order, multiplicity_of, weights_of
 from ornstein.geometry import Factors, Geometry, block_rows, chosen_rows, mean_gradient
@@ -121,7 +121,7 @@ class _View:
             data = jax.tree.map(lambda leaf: leaf[index], data)
         spread = Spread(*(jnp.asarray(array) for array in self.arrays))
         for block, weights in blocks(data, block_rows(self.post)):
-            yield (spread, cast(block, np.float64), self.post.hyper), weights
+            yield (spread, in_double(block), self.post.hyper), weights
 
 
 class _FactoredView(_View):
@@ -139,7 +139,7 @@ class _FactoredView(_View):
         arrays = jax.tree.map(jnp.asarray, (self.basis, self.cov, self.known.center))
         size = factored.block_rows(factored.predictors(self.post))
         for block, weights in blocks(data, size):
-            yield (*arrays, cast(block, np.float64), self.post.hyper), weights
+            yield (*arrays, in_double(block), self.post.hyper), weights
 
     def kicks(self, *block: Any) -> Array:
         return _factored_kicks(self.post.model, *block)

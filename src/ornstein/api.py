@@ -26,6 +26,8 @@ from ornstein.result import Result
 from ornstein.runner import Goal, Settings, check_dtype, run
 
 _MOST_NUMBERS = 2**28  # kept by a run whose length is not given: 2 GiB
+_FEWEST = 8  # draws a chain of a round to learn from
+_SETTLING = 3  # draws before a round that starts where it is expected to end
 _LONG = "longer strides never end; a plan that asks for one does not mix"
 
 
@@ -167,8 +169,11 @@ def _rounds(key: Key, chains: int, dtype: str, progress: bool | None) -> Draw:
     """Short runs to learn from, each going on from the last one's ends."""
     opened, keys = bar("learning", progress), jax.random.fold_in(_check.random_key(key), 2**31)
 
-    def draw(post: Posterior, plan: Plan, number: int, last: Vector | None) -> Vector:
-        settings = Settings(chains, plan.draws, plan.thin, plan.warmup, 1.0, dtype, None)
+    def draw(post: Posterior, plan: Plan, number: int, wanted: int, last: Vector | None) -> Vector:
+        each = max(_FEWEST, -(-wanted // chains))
+        draws = min(plan.draws, 2 ** (each - 1).bit_length())  # few lengths, so few compilations
+        warmup = min(plan.warmup, _SETTLING * plan.thin)
+        settings = Settings(chains, draws, plan.thin, warmup, 1.0, dtype, None)
         fresh = jax.random.fold_in(keys, number)
         if plan.is_chain:
             done = run(post, _as_run(plan, settings), fresh, settings, opened, starts=last)

@@ -15,14 +15,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from ornstein._check import InputError
-from ornstein._tree import cast, num_rows, sum_over_blocks
+from ornstein._tree import cast, in_double, num_rows, sum_over_blocks
 from ornstein._types import Array, PyTree, Vector
 from ornstein.model import Factored, Model, per_example
 from ornstein.operators import Kronecker, KroneckerBasis
 from ornstein.posterior import Posterior
 from ornstein.theory import Spectrum
 
-BLOCK_NUMBERS = 2**22  # float64 numbers in a block of designs: 32 MiB
+BLOCK_NUMBERS = 2**20  # float64 numbers in a block of designs: 8 MiB, near a core
 _FIT_ROWS = 20_000  # rows that choose the basis; all rows then choose the values along it
 _FITS = 2  # rounds of fitting one factor given the other
 _UNSEEN = 1e-12  # share of the curvature below which the rows do not see a direction of outputs
@@ -72,13 +72,20 @@ def _vectors(matrix: Vector) -> Vector:
 
 def _prior_scale(post: Posterior, theta: Vector, factored: Factored) -> Vector:
     precision = np.asarray(post.model.prior_hessian_diagonal(jnp.asarray(theta), post.hyper))
-    identity = KroneckerBasis(
-        np.eye(factored.outputs),
-        np.eye(factored.width),
-        np.ones(factored.width),
-        factored.features,
-    )
-    return 1 / np.sqrt(np.asarray(identity.matrix(precision)).mean(axis=0))
+    return 1 / np.sqrt(np.asarray(_identity(factored).matrix(precision)).mean(axis=0))
+
+
+def _identity(factored: Factored) -> KroneckerBasis:
+    """The parameters themselves as a basis."""
+    K, F = factored.outputs, factored.width
+    return KroneckerBasis(np.eye(K), np.eye(F), np.ones(F), factored.features)
+
+
+def parameter_diagonals(post: Posterior, theta: Vector, data: PyTree) -> "Sums":
+    """The same as :func:`diagonals` by the parameters themselves, in their order."""
+    basis = _identity(predictors(post))
+    gradient, *along = _total(post, data, partial(_diagonals, post.model), theta, basis)
+    return Sums(gradient, *(np.asarray(basis.flat(matrix)) for matrix in along))
 
 
 def prior_diagonal(basis: KroneckerBasis, precision: Vector) -> Vector:
@@ -222,7 +229,12 @@ def _total(
     hyper = cast(post.hyper, dtype)
 
     def block(rows: PyTree, weights: Vector) -> PyTree:
-        return function(*here, cast(rows, dtype), hyper, jnp.asarray(weights, dtype))
+        return function(
+            *here,
+            cast(rows, dtype) if single else in_double(rows),
+            hyper,
+            jnp.asarray(weights, dtype),
+        )
 
     return sum_over_blocks(data, block_rows(predictors(post)), block)
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ornstein import _check, factored
-from ornstein._tree import cast, num_rows, sum_over_blocks
+from ornstein._tree import in_double, num_rows, sum_over_blocks
 from ornstein._types import Array, Key, PyTree, Vector
 from ornstein.model import Model, per_example
 from ornstein.operators import Kronecker, KroneckerBasis
@@ -252,7 +252,7 @@ def mean_gradient(post: Posterior, theta: Vector) -> Vector:
     """Gradient of the mean loss over all rows."""
 
     def block(rows: PyTree, weights: Vector) -> Array:
-        here = cast(rows, np.float64)
+        here = in_double(rows)
         return _gradient_sum(post.model, jnp.asarray(theta), here, post.hyper, weights)
 
     with jax.enable_x64(True):
@@ -270,7 +270,7 @@ def row_losses(post: Posterior, thetas: Vector) -> Vector:
     """``-log p(data | theta)``, summed over all rows, at each of several parameters (T, D)."""
 
     def block(rows: PyTree, weights: Vector) -> Array:
-        here = cast(rows, np.float64)
+        here = in_double(rows)
         return _loss_sums(post.model, jnp.asarray(thetas), here, post.hyper, weights)
 
     with jax.enable_x64(True):
@@ -323,9 +323,11 @@ def _sums(
 ) -> _Sums:
     if basis is not None:
         return _Sums(num_rows(data), *factored.diagonals(post, theta, basis, data))
+    if not dense and post.model.factored is not None:
+        return _Sums(num_rows(data), *factored.parameter_diagonals(post, theta, data))
 
     def block(rows: PyTree, weights: Vector) -> PyTree:
-        here = cast(rows, np.float64)
+        here = in_double(rows)
         return _block_sums(post.model, dense, jnp.asarray(theta), here, post.hyper, weights)
 
     totals = sum_over_blocks(data, block_rows(post), block)

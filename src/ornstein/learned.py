@@ -34,7 +34,7 @@ def learn(
     tolerance: float = 0.02,
     moments: str = "auto",
     ascent: str = "newton",
-    rounds: int = 8,
+    rounds: int | None = None,
     max_plans: int = 20,
     key: Key = 0,
     **options: Any,
@@ -61,7 +61,7 @@ def learn(
         ``newton``, steps by the evidence's curvature; ``em``, the M-step of variational EM, in
         closed form where it is known: the same end, more slowly.
     rounds
-        Rounds of draws at one plan, at most.
+        Rounds of draws at one plan, at most; 8 if not given, or 1 for models too wide for matrices.
     max_plans
         Plans, at most.
     key

@@ -16,7 +16,7 @@ import scipy.optimize
 
 from ornstein import factored
 from ornstein._check import OptimumError
-from ornstein._tree import cast, num_rows, sum_over_blocks
+from ornstein._tree import in_double, num_rows, sum_over_blocks
 from ornstein._types import Array, PyTree, Vector
 from ornstein.geometry import block_rows, chosen_rows
 from ornstein.model import Model, per_example
@@ -238,7 +238,7 @@ def _loss_and_gradient(post: Posterior, theta: Vector) -> tuple[float, Vector]:
     N, flat = post.num_data, jnp.asarray(theta)
 
     def block(rows: PyTree, weights: Vector) -> PyTree:
-        here = cast(rows, np.float64)
+        here = in_double(rows)
         return _first_order(post.model, flat, here, post.hyper, weights)
 
     totals = sum_over_blocks(post.data, block_rows(post), block)
@@ -251,7 +251,7 @@ def _hessian(post: Posterior, data: PyTree, theta: Vector) -> Vector:
     flat = jnp.asarray(theta)
 
     def block(rows: PyTree, weights: Vector) -> Array:
-        here = cast(rows, np.float64)
+        here = in_double(rows)
         return _second_order(post.model, flat, here, post.hyper, weights)
 
     total = sum_over_blocks(data, block_rows(post), block)

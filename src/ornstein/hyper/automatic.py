@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from ornstein._tree import cast, sum_over_blocks
+from ornstein._tree import in_double, sum_over_blocks
 from ornstein._types import Array, PyTree, Vector
 from ornstein.geometry import block_rows
 from ornstein.learnable import Learnable
@@ -81,7 +81,7 @@ def _totals(post: Posterior, term: Callable[..., PyTree], *arrays: Vector) -> tu
             rows = sum_over_blocks(
                 post.data,
                 block_rows(post),
-                lambda rows, weights: of(_Side(cast(rows, np.float64), weights)),
+                lambda rows, weights: of(_Side(in_double(rows), weights)),
             )
             total = jax.tree.map(np.add, total, rows)
     return tuple(total)

@@ -14,6 +14,7 @@ from ornstein._types import Vector
 _FIRST = 2.0  # allowance on the unconstrained scale
 _MOST = 8.0
 _NOTHING = 1e-30
+_DEFINED = 1e-3
 _CONCAVE = 1e-9  # relative to the information of rows and parameters together
 
 
@@ -55,6 +56,24 @@ def _newton(score: Vector, information: Vector, scale: Vector) -> Vector:
     lengths = np.where(concave, along / safe, 2 * _MOST * np.sign(along) * root.max())
     step: Vector = (vectors @ lengths) / root
     return step
+
+
+def corrected(information: Vector, step: Vector, fall: Vector) -> Vector:
+    """Information that explains by how much the score fell along the last step.
+
+    By a symmetric update of rank one; as it is where that would be ill-defined. What it corrects
+    is the part that comes from q's own covariance moving.
+
+    Examples
+    --------
+    >>> corrected(np.eye(2), np.array([1.0, 0.0]), np.array([2.0, 0.0])).tolist()
+    [[2.0, 0.0], [0.0, 1.0]]
+    """
+    missing = fall - information @ step
+    along = float(missing @ step)
+    if abs(along) <= _DEFINED * float(np.linalg.norm(missing) * np.linalg.norm(step)):
+        return information
+    return information + np.outer(missing, missing) / along
 
 
 def distance(score: Vector, information: Vector, scale: Vector) -> float:

@@ -26,6 +26,8 @@ from ornstein.optimum import MAX_DENSE, find_optimum, fits_factors
 from ornstein.plan import Plan
 from ornstein.posterior import Posterior
 
+_LONG = 2e9  # multiplications of a curvature that is not worth sampling
+_SOME_ROWS = 20_000
 _PROBES = 64  # random signs from which traces of products in Kronecker factors are estimated
 
 
@@ -129,12 +131,20 @@ def expect(post: Posterior, known: Geometry, cov: Operator) -> tuple[Expectation
     return Expectation(mean, complete - score.covariance(cov), complete), score
 
 
-def look(post: Posterior) -> tuple[Posterior, Geometry]:
-    """The loss around the optimum, from which the next search will start."""
+def look(post: Posterior, few_rows: bool = False) -> tuple[Posterior, Geometry]:
+    """The loss around the optimum, from which the next search will start.
+
+    With ``few_rows``, where the curvature of all rows takes long, that of some.
+    """
     theta = post.layout.unravel(find_optimum(post))
+    post = post.with_hyper(post.hyperparameters, theta)
     large = "kronecker" if fits_factors(post.model) else "diagonal"
     structure = "dense" if post.dim <= MAX_DENSE else large
-    return post.with_hyper(post.hyperparameters, theta), geometry(post, theta, structure)
+    rows = None
+    if few_rows and post.num_data * post.dim**2 > _LONG:
+        rows = max(_SOME_ROWS, 50 * post.dim) if structure == "dense" else _SOME_ROWS
+        rows = rows if rows < post.num_data else None
+    return post, geometry(post, theta, structure, rows)
 
 
 def posterior_cov(known: Geometry) -> Operator:

@@ -1,0 +1,233 @@
+"""The paper's Figure 3: prior precisions learned while sampling, against held-out losses."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from matplotlib.figure import Figure
+from rich.console import Console
+from rich.table import Table
+
+import ornstein as orn
+from ornstein import _check
+from ornstein._check import UnstablePlanError
+from ornstein.hyper import Options, ascend
+from ornstein.hyper.comparators import at_optimum, mean_loss
+from ornstein.progress import each
+
+_KEY = 2016
+_TOLERANCE = 0.25  # posterior standard deviations of log lambda, which are some hundredths
+_DRAWS = 50
+_START = {"prior_precision": 10.0}
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Multinomial logistic regression without intercept: rows to learn from and rows held out.
+
+    Attributes
+    ----------
+    name, title
+        The data set, and the panel's title.
+    rows
+        ``() -> (X, y, X_test, y_test)``.
+    grid
+        Prior precisions, from large to small: every search starts where the last one ended.
+    """
+
+    name: str
+    title: str
+    rows: Callable[[], tuple[npt.NDArray[Any], ...]]
+    grid: tuple[float, ...]
+
+    def posteriors(self) -> tuple[orn.Posterior, orn.Posterior]:
+        """Of the rows to learn from, and of those held out."""
+        X, y, X_test, y_test = self.rows()
+        classes = int(y.max()) + 1
+        return (
+            orn.models.softmax(X, y, num_classes=classes),
+            orn.models.softmax(X_test, y_test, num_classes=classes),
+        )
+
+
+def _mnist() -> tuple[npt.NDArray[Any], ...]:
+    """Pixels from 0 to 1, the publisher's own test rows."""
+    data = orn.datasets.load("mnist")
+    assert data.X_test is not None
+    assert data.y_test is not None
+    X, X_test = (part.astype(np.float32) / np.float32(255) for part in (data.X, data.X_test))
+    return X, data.y.astype(int), X_test, data.y_test.astype(int)
+
+
+def _covertype() -> tuple[npt.NDArray[Any], ...]:
+    """Measured columns standardised, indicators as they are; 81,012 random rows held out."""
+    data = orn.datasets.load("covertype")
+    X, y = data.X.astype(np.float32), data.y.astype(int) - 1
+    measured = slice(0, 10)
+    X[:, measured] = (X[:, measured] - X[:, measured].mean(axis=0)) / X[:, measured].std(axis=0)
+    order = np.random.default_rng(_KEY).permutation(len(X))
+    train, test = np.sort(order[:500_000]), np.sort(order[500_000:])
+    return X[train], y[train], X[test], y[test]
+
+
+PROBLEMS: Mapping[str, Problem] = MappingProxyType(
+    {
+        problem.name: problem
+        for problem in (
+            Problem("mnist", "MNIST", _mnist, (1000, 300, 100, 30, 10, 3, 1)),
+            Problem("covertype", "covertype", _covertype, (1000, 300, 100, 30, 10, 3, 1, 0.3)),
+        )
+    }
+)
+
+METHODS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        "scalar": {"method": "sgd", "structure": "scalar"},
+        "diagonal": {"method": "exact", "structure": "diagonal", "control_variates": False},
+        "exact": {},
+        "bbvi": {"method": "bbvi", "structure": "diagonal"},
+        "laplace": {},
+    }
+)
+"""Plans of the samplers. ``exact`` learns from its draws, ``laplace`` is MacKay's fixed point; the
+others, whose chains would need millions of steps, learn from the moments T2 predicts."""
+
+_RHO = (1.0, 4.0, 16.0, 64.0, 256.0)  # of X2 on diagonals: the first at which it is stable
+
+
+def figure3(
+    folder: Path,
+    console: Console,
+    data: Sequence[str] = tuple(PROBLEMS),
+    progress: bool | None = None,
+) -> list[dict[str, Any]]:
+    """Held-out loss of the MAP estimate over a grid, and where each method comes to rest.
+
+    Writes ``figure3.png`` and ``figure3.json``.
+    """
+    for name in data:
+        _check.choice("data", name, tuple(PROBLEMS))
+    folder.mkdir(parents=True, exist_ok=True)
+    records = []
+    pieces = sum(len(PROBLEMS[name].grid) + len(METHODS) for name in data)
+    with each("figure 3", pieces, progress) as ready:
+        for name in data:
+            records.append(_measure(PROBLEMS[name], ready))
+            (folder / "figure3.json").write_text(json.dumps(records, indent=1) + "\n")
+    draw(records).savefig(folder / "figure3.png", dpi=110)
+    for record in records:
+        console.print(_table(record))
+    for suffix in ("png", "json"):
+        console.print(f"wrote {folder / 'figure3'}.{suffix}", markup=False, highlight=False)
+    return records
+
+
+def _measure(problem: Problem, ready: Callable[[str], None]) -> dict[str, Any]:
+    train, test = problem.posteriors()
+    grid, seconds, here = [], [], train
+    for precision in problem.grid:
+        ready(f"{problem.name}, lambda = {precision:g}")
+        began = perf_counter()
+        here = at_optimum(here.with_hyper({"prior_precision": precision}))
+        seconds.append(perf_counter() - began)
+        grid.append({"lambda": precision, "test_loss": mean_loss(test, here)})
+    best = min(grid, key=lambda point: point["test_loss"])
+    chosen = []
+    for name in METHODS:
+        ready(f"{problem.name}, {name}")
+        chosen.append(_choose(name, train, test))
+    return {
+        "dataset": problem.name,
+        "rows": train.num_data,
+        "held_out": test.num_data,
+        "parameters": train.dim,
+        "grid": grid,
+        "grid_seconds": sum(seconds),
+        "chosen": chosen,
+        "best_lambda": best["lambda"],
+        "best_loss": best["test_loss"],
+    }
+
+
+def _choose(name: str, post: orn.Posterior, test: orn.Posterior) -> dict[str, Any]:
+    began = perf_counter()
+    if name == "laplace":
+        found = orn.evidence(post, _START, tolerance=0.01)
+        there, message = found.posterior, f"{found.iterations} iterations"
+    elif name == "exact":
+        learned = orn.learn(
+            post, _START, _TOLERANCE, key=_KEY, draws=_DRAWS, progress=False, dtype="float32"
+        )
+        there, message = learned.posterior, learned.message
+    else:
+        there, message = _by_prediction(post, METHODS[name])
+    seconds = perf_counter() - began
+    return {
+        "method": name,
+        "lambda": float(there.hyperparameters["prior_precision"]),
+        "test_loss": mean_loss(test, there),
+        "seconds": seconds,
+        "message": message,
+    }
+
+
+def _by_prediction(post: orn.Posterior, plan: Mapping[str, Any]) -> tuple[orn.Posterior, str]:
+    """Where a sampler's own moments, as T2 predicts them, come to rest."""
+    options = Options(_START, _TOLERANCE, moments="plan")
+    diagonal = plan["method"] == "exact"
+    for rho in _RHO if diagonal else (None,):
+        given = {**plan, "rho": rho} if diagonal else dict(plan)
+        try:
+            there, _, learning = ascend(post, given, options, _no_draws)
+        except UnstablePlanError:
+            continue
+        return there, learning.message + (f"; rho = {rho:g}" if diagonal else "")
+    raise UnstablePlanError(f"no plan {dict(plan)} is stable up to rho = {_RHO[-1]:g}")
+
+
+def _no_draws(*_: Any) -> Any:
+    raise AssertionError("moments are the plan's own")
+
+
+def draw(records: Sequence[Mapping[str, Any]]) -> Figure:
+    """One panel a data set: the grid's losses, and every method's choice on the curve."""
+    figure = Figure(figsize=(5.2 * len(records), 4.2), layout="constrained")
+    panels = figure.subplots(1, len(records), squeeze=False)[0]
+    for ax, record in zip(panels, records, strict=True):
+        grid = sorted(record["grid"], key=lambda point: point["lambda"])
+        ax.plot(
+            [point["lambda"] for point in grid],
+            [point["test_loss"] for point in grid],
+            "k.-",
+            label="MAP estimate over the grid",
+        )
+        for marker, choice in zip("sD*^v", record["chosen"], strict=False):
+            ax.plot(choice["lambda"], choice["test_loss"], marker, ms=9, label=choice["method"])
+        ax.set(xscale="log", xlabel="prior precision", ylabel="held-out loss per row")
+        ax.set_title(PROBLEMS[record["dataset"]].title)
+    panels[0].legend(frameon=False)
+    return figure
+
+
+def _table(record: Mapping[str, Any]) -> Table:
+    title = (
+        f"{record['dataset']}: best of the grid {record['best_loss']:.4f} at lambda = "
+        f"{record['best_lambda']:g} ({record['grid_seconds']:.0f} s)"
+    )
+    table = Table("method", "lambda", "held-out loss", "above the best", "seconds", title=title)
+    for choice in record["chosen"]:
+        above = choice["test_loss"] / record["best_loss"] - 1
+        table.add_row(
+            choice["method"],
+            f"{choice['lambda']:.4g}",
+            f"{choice['test_loss']:.4f}",
+            f"{above:+.2%}",
+            f"{choice['seconds']:.0f}",
+        )
+    return table
