@@ -47,7 +47,7 @@ bench: $(STAMP) ## measure speed against other libraries, and write docs/benchma
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e ".[bench]"
 	@$(BIN)/python -m benchmarks $(BENCH)
 
-reproduce: $(STAMP) ## recompute the paper's Table 1 and Figures 1 and 2
+reproduce: $(STAMP) ## recompute the paper's Table 1 and Figures 1 to 3
 	@$(BIN)/ornstein reproduce all
 
 clean: ## remove caches and build output (.venv stays)

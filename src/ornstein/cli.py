@@ -58,7 +58,7 @@ def demo(
     run_demo(out, Console(), seed, draws)
 
 
-_WHAT = ("table1", "figure1", "figure2")
+_WHAT = ("table1", "figure1", "figure2", "figure3")
 
 
 @app.command()
@@ -72,7 +72,8 @@ def reproduce(
         list[str] | None, typer.Option("--method", help="Rows of table1; all if not given.")
     ] = None,
     data: Annotated[
-        list[str] | None, typer.Option("--data", help="Columns of table1; all if not given.")
+        list[str] | None,
+        typer.Option("--data", help="Columns of table1, or panels of figure3; all if not given."),
     ] = None,
     quiet: _Quiet = False,
 ) -> None:
@@ -80,12 +81,14 @@ def reproduce(
 
     Example: ornstein reproduce table1 --out reproduced
     """
-    from ornstein.experiments import figures, table1
+    from ornstein.experiments import figure3, figures, table1
     from ornstein.experiments.problems import PROBLEMS
 
     choice("what", what, (*_WHAT, "all"))
-    if (methods or data) and what != "table1":
-        raise InputError("--method and --data choose rows and columns of table1 only.")
+    if methods and what != "table1":
+        raise InputError("--method chooses rows of table1 only.")
+    if data and what not in ("table1", "figure3"):
+        raise InputError("--data chooses columns of table1 or panels of figure3 only.")
     console, progress = Console(), False if quiet else None
     if what in ("table1", "all"):
         table1.table1(
@@ -100,6 +103,8 @@ def reproduce(
         figures.figure1(out, console, draws, progress)
     if what in ("figure2", "all"):
         figures.figure2(out, console, draws, progress)
+    if what in ("figure3", "all"):
+        figure3.figure3(out, console, tuple(data or figure3.PROBLEMS), progress)
 
 
 _Target = Annotated[str, typer.Option("--target", "-t", help="Column to predict.")]
