@@ -161,3 +161,14 @@ def test_X9_weighted_rows_come_by_leverage_and_leave_the_mean_alone() -> None:
     products = np.asarray(rows * weight).ravel()
     error = products.std() / np.sqrt(products.size)
     assert abs(products.mean() - values.mean()) < 4 * error
+
+
+def test_X9_weights_stay_fractions_where_the_first_column_is_of_whole_numbers() -> None:
+    rows = {"label": np.arange(6), "x": np.ones((6, 2))}
+    times = multiplicity_of(np.array([9.0, 1.0, 1.0, 1.0, 0.0, 0.0]))
+    batches = Batches("weighted", 6, 2, int(times.sum()))
+    reader, laid = Reader.lay_out(batches, False, rows, ENTROPY, times)
+    _, weights = reader.take(jax.tree.map(jnp.asarray, laid), jnp.asarray([0, len(times)]))
+    assert weights is not None
+    np.testing.assert_allclose(weights, weights_of(times)[[0, 0]])
+    assert 0 < float(weights[0]) < 1

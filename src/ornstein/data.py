@@ -176,8 +176,7 @@ class Reader:
         if multiplicity is None:
             return reader, rows
         entries = np.repeat(np.arange(batches.num_data, dtype=np.int32), multiplicity)
-        weights = weights_of(multiplicity).astype(leaves[0].dtype)
-        return reader, {"rows": rows, "entries": entries, "weights": weights}
+        return reader, {"rows": rows, "entries": entries, "weights": weights_of(multiplicity)}
 
     def arrange(self, rows: PyTree, order: Array) -> PyTree:
         """Rows in a segment's reading order, ready for :meth:`take`."""
