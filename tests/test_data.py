@@ -7,7 +7,15 @@ import pytest
 import scipy.stats
 
 from ornstein._types import PyTree
-from ornstein.data import Batches, Reader, _prime_from, _walk, multiplicity_of, weights_of
+from ornstein.data import (
+    Batches,
+    Reader,
+    _prime_from,
+    _walk,
+    distinct_rows,
+    multiplicity_of,
+    weights_of,
+)
 
 ENTROPY = (3, 4)
 
@@ -172,3 +180,20 @@ def test_X9_weights_stay_fractions_where_the_first_column_is_of_whole_numbers() 
     assert weights is not None
     np.testing.assert_allclose(weights, weights_of(times)[[0, 0]])
     assert 0 < float(weights[0]) < 1
+
+
+@pytest.mark.parametrize(("num_data", "count"), [(1, 1), (7, 7), (24, 5), (90, 40)])
+def test_X7_distinct_rows_are_a_draw_without_replacement(num_data: int, count: int) -> None:
+    """Every row, and every pair, as often as it should be; 24 and 90 lie far below a prime."""
+    keys = jax.random.split(jax.random.key(0), 20_000)
+    drawn = np.asarray(jax.jit(jax.vmap(lambda k: distinct_rows(k, count, num_data)))(keys))
+    assert all(len(set(line)) == count for line in drawn[:500].tolist())
+    taken = np.zeros((len(keys), num_data))
+    np.put_along_axis(taken, drawn, 1.0, axis=1)
+    share = count / num_data
+    pairs = taken.T @ taken / len(keys)
+    expected = np.full_like(pairs, share * (count - 1) / max(1, num_data - 1))
+    np.fill_diagonal(expected, share)
+    error = np.sqrt(expected * (1 - expected) / len(keys)) + 1e-12
+    # Rows that are skipped, as they lie beyond the last, leave pairs alike to a per cent.
+    assert np.all(np.abs(pairs - expected) < 5 * error + 0.01 * expected)

@@ -50,17 +50,25 @@ def near_start(post: orn.Posterior, seed: int = 1) -> Any:
     return post.layout.unravel(post.start + 0.3 * rng.normal(size=post.dim))
 
 
+def same_density(post: orn.Posterior, model: Any, args: Any, kwargs: Any, name: str = "") -> None:
+    """Rows and prior, against NumPyro's potential of the whole model on the real line."""
+
+    @jax.jit
+    def both(params: Any, data: Any) -> Any:
+        rows = jax.vmap(post.log_likelihood, in_axes=(None, 0))(params, data)
+        theirs = -potential_energy(model, args, dict(kwargs), params)
+        return rows.sum() + post.log_prior(params), theirs
+
+    mine, theirs = both(near_start(post), post.data)
+    np.testing.assert_allclose(mine, theirs, rtol=2e-6 if "float32" in name else 1e-11)
+
+
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_rows_and_prior_add_up_to_numpyros_own_density(name: str) -> None:
     example = EXAMPLES[name]
     post = made(example)
     assert post.num_data == N
-    params = near_start(post)
-    rows = jax.vmap(post.log_likelihood, in_axes=(None, 0))(params, post.data)
-    mine = rows.sum() + post.log_prior(params)
-    theirs = -potential_energy(substituted(example), example.args, example.kwargs, params)
-    assert rows.shape == (N,)
-    np.testing.assert_allclose(mine, theirs, rtol=2e-6 if "float32" in name else 1e-11)
+    same_density(post, substituted(example), example.args, example.kwargs, name)
 
 
 @pytest.mark.parametrize("name", ["regression", "mixture", "empirical", "reparametrised"])
@@ -69,10 +77,12 @@ def test_draws_come_back_constrained_under_the_sites_names(name: str) -> None:
     post = made(example)
     assert post.constrain is not None
     params = near_start(post)
-    mine = post.constrain(params)
-    theirs = constrain_fn(
-        example.model, example.args, example.kwargs, params, return_deterministic=True
-    )
+    mine = jax.jit(post.constrain)(params)
+    theirs = jax.jit(
+        lambda params: constrain_fn(
+            example.model, example.args, dict(example.kwargs), params, return_deterministic=True
+        )
+    )(params)
     shown = {site: value for site, value in theirs.items() if np.shape(value)[:1] != (N,)}
     assert mine.keys() == shown.keys()
     for site, value in shown.items():
@@ -116,10 +126,7 @@ def test_rows_can_be_named_where_lengths_do_not_tell() -> None:
         orn.from_numpyro(model, *args)
     post = orn.from_numpyro(model, *args, rows=["x", "y"])
     assert set(post.data["arguments"]) == {"x", "y"}
-    params = near_start(post)
-    rows = jax.vmap(post.log_likelihood, in_axes=(None, 0))(params, post.data)
-    theirs = -potential_energy(model, args, {}, params)
-    np.testing.assert_allclose(rows.sum() + post.log_prior(params), theirs, rtol=1e-12)
+    same_density(post, model, args, {})
 
 
 # What can not be taken ---------------------------------------------------------------------------
@@ -273,7 +280,7 @@ def test_T2_a_gamma_prior_of_poisson_rates_has_the_conjugate_posterior() -> None
     shape, inverse_scale = 2.0 + counts.sum(), 1.0 + exposure.sum()
     # The logarithm of a Gamma variable: a Gaussian but for 1 / (2 shape) of its variance.
     mean = np.log(shape) - np.log(inverse_scale)
-    assert abs(scipy.special.digamma(shape) - mean) < 0.01 / np.sqrt(shape)
+    assert abs(scipy.special.digamma(shape) - np.log(shape)) < 0.01 / np.sqrt(shape)
     assert_covariance(result.flat, np.array([mean]), np.array([[1 / shape]]))
     rates = result.draws["rate"]
     assert rates.mean() == pytest.approx(shape / inverse_scale, rel=4 / np.sqrt(16000 * shape))
@@ -286,10 +293,12 @@ def nuts(model: Any, *args: Any) -> Any:
         NUTS(model, dense_mass=True), num_warmup=400, num_samples=1000, num_chains=2,
         chain_method="vectorized", progress_bar=False,
     )  # fmt: skip
-    runner.run(jax.random.key(5), *args)
+    with jax.debug_key_reuse(False):
+        runner.run(jax.random.key(5), *args)
     return runner.get_samples(group_by_chain=True)
 
 
+@pytest.mark.slow
 def test_T2_a_hierarchical_regression_agrees_with_nuts() -> None:
     X = features(2000, 12)
     rng = np.random.default_rng(6)
@@ -303,6 +312,7 @@ def test_T2_a_hierarchical_regression_agrees_with_nuts() -> None:
     agree(mine[..., None], np.asarray(reference)[..., None], bias=0.3)
 
 
+@pytest.mark.slow
 def test_T2_a_softmax_agrees_with_nuts() -> None:
     X = features(1500, 2)
     rng = np.random.default_rng(7)

@@ -41,15 +41,17 @@ def user_loop(post: orn.Posterior, plan: orn.Plan, draws: int, epochs: bool = Fa
 
     def chain(key: Any) -> Any:
         noise_key, batch_key = jax.random.split(key)
-        optimiser = plan.as_optax(noise_key)
+        optimiser = plan.as_optax(jax.random.fold_in(noise_key, 2**31))
         start = plan.layout.unravel(jnp.asarray(plan.center))
 
+        count = (plan.warmup // plan.thin + draws) * plan.thin
+        epochs_keys = jax.random.split(batch_key, count * S // N + 1 if epochs else 1)
+        orders = jax.vmap(lambda key: jax.random.permutation(key, N))(epochs_keys).reshape(-1)
+
         def rows(step: Any) -> Any:
-            if not epochs:
-                return jax.random.randint(jax.random.fold_in(batch_key, step), (S,), 0, N)
-            epoch, place = step // (N // S), step % (N // S)
-            order = jax.random.permutation(jax.random.fold_in(batch_key, epoch), N)
-            return jax.lax.dynamic_slice_in_dim(order, place * S, S)
+            if epochs:
+                return jax.lax.dynamic_slice_in_dim(orders, step * S, S)
+            return jax.random.randint(jax.random.fold_in(noise_key, step), (S,), 0, N)
 
         def step(carry: Any, number: Any) -> Any:
             params, state = carry
@@ -62,9 +64,8 @@ def user_loop(post: orn.Posterior, plan: orn.Plan, draws: int, epochs: bool = Fa
             carry, _ = jax.lax.scan(step, carry, numbers)
             return carry, carry[0]["coef"]
 
-        steps = jnp.arange((plan.warmup // plan.thin + draws) * plan.thin)
-        _, kept = jax.lax.scan(draw, (start, optimiser.init(start)), steps.reshape(-1, plan.thin))
-        return kept[-draws:]
+        steps = jnp.arange(count).reshape(-1, plan.thin)
+        return jax.lax.scan(draw, (start, optimiser.init(start)), steps)[1][-draws:]
 
     keys = jax.random.split(jax.random.key(3), 8)
     return np.asarray(jax.jit(jax.vmap(chain))(keys))
@@ -75,8 +76,8 @@ def test_T2_a_users_loop_has_the_predicted_covariance(
     method: str, structure: str, options: dict[str, Any]
 ) -> None:
     post = regression(rows=2000) if structure == "dense" else mild_regression(rows=2000)
-    plan = orn.plan(post, method, structure, batch_size=100, batches="independent", **options)
-    draws = user_loop(post, plan, draws=1600)
+    plan = orn.plan(post, method, structure, batch_size=200, batches="independent", **options)
+    draws = user_loop(post, plan, draws=800)
     assert_covariance(draws, plan.center, plan.predicted_cov)
     assert rejects_covariance(draws, plan.center, 1.3 * plan.predicted_cov)
 
@@ -85,12 +86,12 @@ def test_X7_an_epoch_loader_is_too_narrow_unless_planned_for() -> None:
     post = regression(rows=2000)
     options: dict[str, Any] = {"batch_size": 200, "control_variates": False, "rho": 0.0}
     drawn = orn.plan(post, batches="independent", **options)
-    draws = user_loop(post, drawn, draws=1600, epochs=True)
+    draws = user_loop(post, drawn, draws=800, epochs=True)
     assert rejects_covariance(draws, drawn.center, drawn.predicted_cov)
     assert draws.var() < 0.8 * np.trace(drawn.predicted_cov) / 3 + draws.mean((0, 1)).var()
     planned = orn.plan(post, batches="epochs", **options)
     assert_covariance(
-        user_loop(post, planned, draws=1600, epochs=True), planned.center, planned.predicted_cov
+        user_loop(post, planned, draws=800, epochs=True), planned.center, planned.predicted_cov
     )
 
 

@@ -17,8 +17,8 @@ KERNELS: list[tuple[str, str, dict[str, Any]]] = [
     ("exact", "dense", {"batches": "weighted"}),
     ("exact", "dense", {"batches": "windows"}),
     ("exact", "dense", {"batches": "independent", "control_variates": False}),
-    ("sgd", "diagonal", {}),
-    ("momentum", "dense", {}),
+    ("sgd", "diagonal", {"batches": "windows"}),
+    ("momentum", "dense", {"batches": "independent"}),
     ("averaged", "dense", {"window": 7, "step_size": 0.3}),
     ("sgfs", "dense", {"estimate": "running"}),
     ("sgld", "dense", {"decay": 0.4}),
@@ -55,8 +55,8 @@ def test_T2_a_loop_of_ones_own_has_the_predicted_covariance(
     method: str, structure: str, options: dict[str, Any]
 ) -> None:
     post = regression(rows=2000) if structure == "dense" else mild_regression(rows=2000)
-    plan = orn.plan(post, method, structure, batch_size=100, **options)
-    draws = own_loop(post, plan, draws=1000)
+    plan = orn.plan(post, method, structure, batch_size=200, **options)
+    draws = own_loop(post, plan, draws=800)
     assert_covariance(draws, plan.center, plan.predicted_cov)
     assert rejects_covariance(draws, plan.center, 1.3 * plan.predicted_cov)
 

@@ -227,6 +227,20 @@ def weights_of(multiplicity: Order) -> npt.NDArray[np.float64]:
     return multiplicity.mean() / multiplicity
 
 
+def distinct_rows(key: Array, count: int, num_data: int) -> Array:
+    """A batch of distinct rows, every pair equally likely: a random stride modulo a prime."""
+    prime = _prime_from(num_data)
+    needed = count + prime - num_data  # so many that enough of them are rows
+    stride_key, start_key = jax.random.split(key)
+    step = jax.random.randint(stride_key, (), 1, max(2, prime), jnp.int32).astype(jnp.uint32)
+    start = jax.random.randint(start_key, (1,), 0, prime, jnp.int32).astype(jnp.uint32)
+    walk, modulus = start, jnp.uint32(prime)
+    while len(walk) < needed:  # sums: products would not fit 32 bits
+        walk, step = jnp.concatenate([walk, (walk + step) % modulus]), (step + step) % modulus
+    rows = walk[:needed].astype(jnp.int32)
+    return rows[jnp.argsort(rows >= num_data, stable=True)[:count]]
+
+
 def _gather(leaf: Array, index: Array, rows_last: bool) -> Array:
     """Rows by number, which are known to exist."""
     rows = leaf.at[..., index] if rows_last else leaf.at[index]

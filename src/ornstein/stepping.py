@@ -10,7 +10,7 @@ import numpy as np
 from ornstein._check import InputError, same_layout
 from ornstein._tree import cast, num_rows, to_device
 from ornstein._types import Array, PyTree
-from ornstein.data import Reader, weights_of
+from ornstein.data import Reader, distinct_rows, weights_of
 from ornstein.kernels.contract import Info, State
 from ornstein.loop import Loop, Problem, build_kernel
 from ornstein.model import InBasis
@@ -166,8 +166,9 @@ def _row_numbers(plan: Plan, dtype: Any) -> Callable[[Array], Rows]:
         if multiplicity is not None:
             index = entries[jax.random.randint(key, shape, 0, len(entries))]
             return Rows(index, weights[index])
-        numbers = jnp.arange(batches.num_data, dtype=jnp.int32)
-        return Rows(jax.random.choice(key, numbers, shape, replace=batches.replacement), None)
+        if batches.replacement:
+            return Rows(jax.random.randint(key, shape, 0, batches.num_data), None)
+        return Rows(distinct_rows(key, batches.batch_size, batches.num_data), None)
 
     return rows
 

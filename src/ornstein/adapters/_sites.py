@@ -91,35 +91,39 @@ def _unconstrained(name: str, value: Any, shape: tuple[int, ...], transform: Any
     array = jnp.asarray(value, float)
     if array.shape != shape:
         raise InputError(f"init[{name!r}] has shape {array.shape}, the site {shape}.")
-    free = transform.inv(array)
-    if not np.all(np.isfinite(free)):
-        raise InputError(f"init[{name!r}] lies outside the site's support, or on its edge.")
-    return free
+    return transform.inv(array)
 
 
-def plate_size(found: Trace, whole: Plate, plate: str) -> int:
+def refuse_outside(start: Mapping[str, Any]) -> None:
+    """Raise where a given start is no image of the real line."""
+    for name, free in start.items():
+        if not np.all(np.isfinite(free)):
+            raise InputError(f"init[{name!r}] lies outside the site's support, or on its edge.")
+
+
+def plate_size(found: Trace, sizes: set[int], plate: str) -> int:
     """Rows of the data plate."""
-    if not whole.sizes:
+    if not sizes:
         others = [name for name, site in found.items() if site["type"] == "plate"]
         known = f"its plates are {', '.join(others)}" if others else "it has no plates"
         raise InputError(
             f"the model has no plate {plate!r}: {known}. Name the plate over the rows by plate=."
             + nearest(plate, others)
         )
-    if len(whole.sizes) > 1:
+    if len(sizes) > 1:
         raise InputError(
-            f"plate {plate!r} comes with several sizes, {sorted(whole.sizes)}: all observations "
+            f"plate {plate!r} comes with several sizes, {sorted(sizes)}: all observations "
             "must share one plate of rows."
         )
-    return whole.sizes.pop()
+    return next(iter(sizes))
 
 
-def check_sites(found: Trace, plate: str, size: int) -> None:
+def check_sites(found: Trace, scales: Mapping[str, Any], plate: str, size: int) -> None:
     """Refuse observations that are not rows of the plate, and what is scaled already."""
     sites = [site for site in found.values() if site["type"] == "sample"]
     for site in sites:
         name = site["name"]
-        if site["scale"] is not None and not np.all(np.asarray(site["scale"]) == 1):
+        if not np.all(scales[name] == 1):
             raise InputError(
                 f"site {name!r} is scaled, by handlers.scale or another plate's subsample_size. "
                 "The library scales by rows itself: leave that out (weights: numpyro.factor)."
