@@ -51,8 +51,10 @@ def test_T2_a_networks_training_loop_becomes_a_sampler(trained: Any) -> None:
     def checked(params: Any) -> Any:
         return loss(eqx.combine(params, static), data["x"], data["y"])
 
+    assert plan.as_optax(loss=checked)
+
     def chain(key: Any) -> Any:
-        optimiser = plan.as_optax(key, loss=checked)
+        optimiser = plan.as_optax(key)
 
         def step(carry: Any, number: Any) -> Any:
             params, state = carry

@@ -100,8 +100,8 @@ def test_results_hold_both_spaces() -> None:
         result.draws["ratio"], result.draws["scale"] / result.draws["noise"], rtol=1e-12
     )
     data = result.to_arviz()
-    assert set(data.posterior.data_vars) == set(result.draws)
-    assert set(data.unconstrained_posterior.data_vars) == set(result.unconstrained)
+    assert set(data["posterior"].data_vars) == set(result.draws)
+    assert set(data["unconstrained_posterior"].data_vars) == set(result.unconstrained)
     assert list(result.summary().index) == ["noise", "ratio", "scale", "w[0]", "w[1]", "w[2]"]
 
 

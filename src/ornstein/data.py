@@ -39,6 +39,7 @@ Order: TypeAlias = npt.NDArray[np.int32]
 """Row numbers in reading order, for one segment of steps."""
 
 _MOST_DRAWS = 8  # as a power of two
+_SHORT = 2**14  # rows of a table; the next prime is within some thousandths of longer ones
 _LEAST_SHARE = 0.01
 _WIDEST_PACKED = 64  # numbers in a row; beyond, taking packed rows apart costs more than it saves
 
@@ -228,7 +229,12 @@ def weights_of(multiplicity: Order) -> npt.NDArray[np.float64]:
 
 
 def distinct_rows(key: Array, count: int, num_data: int) -> Array:
-    """A batch of distinct rows, every pair equally likely: a random stride modulo a prime."""
+    """A batch of distinct rows, every pair of rows equally likely.
+
+    Of long tables those that a random stride modulo a prime meets, without a look at the others.
+    """
+    if num_data <= _SHORT:
+        return jax.lax.top_k(jax.random.bits(key, (num_data,), jnp.uint32), count)[1]
     prime = _prime_from(num_data)
     needed = count + prime - num_data  # so many that enough of them are rows
     stride_key, start_key = jax.random.split(key)

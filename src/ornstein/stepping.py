@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ornstein._check import InputError, same_layout
-from ornstein._tree import cast, num_rows, to_device
+from ornstein._tree import Layout, cast, num_rows, to_device
 from ornstein._types import Array, PyTree
 from ornstein.data import Reader, distinct_rows, weights_of
 from ornstein.kernels.contract import Info, State
@@ -25,7 +25,7 @@ _VECTORS = ("position", "velocity", "total")  # fields of kernels' states in the
 class Rows(NamedTuple):
     """Numbers of a batch's rows, and their weights where they are not drawn alike."""
 
-    index: Array
+    numbers: Array
     weights: Array | None
 
 
@@ -179,20 +179,17 @@ def _in(leaf: Any, dtype: Any) -> Array:
 
 
 def _check_batch(batch: PyTree, weights: Array | None, post: Posterior, plan: Plan) -> None:
-    expected = jax.tree.structure(post.data)
-    if jax.tree.structure(batch) != expected:
-        raise InputError(
-            f"batch must be rows of the posterior's data, {expected}; found "
-            f"{jax.tree.structure(batch)}."
-        )
+    expected, found = (Layout.of(tree).treedef for tree in (post.data, batch))
+    if found != expected:
+        raise InputError(f"batch must be rows of the posterior's data, {expected}; found {found}.")
     if num_rows(batch) != plan.batch_size:
         raise InputError(
             f"batch has {num_rows(batch)} rows, and the plan was made for {plan.batch_size}."
         )
     if (weights is None) == (plan.batches.scheme == "weighted"):
-        found = "has no weights" if weights is None else "has weights"
+        has = "has no weights" if weights is None else "has weights"
         raise InputError(
-            f"batch {found}, and the plan's rows are {plan.batches.scheme}: take rows and weights "
+            f"batch {has}, and the plan's rows are {plan.batches.scheme}: take rows and weights "
             "from kernel.rows(key), or plan with batches='independent' and draw rows uniformly."
         )
     if weights is not None and np.shape(weights) != (plan.batch_size,):

@@ -44,7 +44,7 @@ class Free(Messenger):  # type: ignore[misc]
 
     def process_message(self, msg: Site) -> None:
         """Put a value in place of a draw."""
-        name = msg.get("name")
+        name = str(msg.get("name"))
         if msg["type"] in ("param", "mutable", "control_flow"):
             raise InputError(
                 f"the model has a site of type {msg['type']!r} ({name!r}), which is no random "

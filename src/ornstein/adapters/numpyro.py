@@ -200,10 +200,7 @@ class _Arguments:
         keyed, self.treedef = jax.tree_util.tree_flatten_with_path(dict(bound.arguments))
         names = Layout.of(dict(bound.arguments)).leaf_names()
         self.model, self.names = model, names
-        self.owners = {
-            name: path[0].key  # type: ignore[attr-defined]
-            for name, (path, _) in zip(names, keyed, strict=True)
-        }
+        self.owners = {name: path[0].key for name, (path, _) in zip(names, keyed, strict=True)}
         leaves = {name: _host(name, leaf) for name, (_, leaf) in zip(names, keyed, strict=True)}
         self.arrays = {k: leaf for k, leaf in leaves.items() if isinstance(leaf, np.ndarray)}
         self.others = {k: leaf for k, leaf in leaves.items() if k not in self.arrays}
