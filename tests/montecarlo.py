@@ -15,18 +15,45 @@ def deviations(draws: Floats, center: Floats, predicted: Floats) -> tuple[Floats
     ``draws`` is (chains, draws, D). Standard errors come from batch means over all chains. Returns
     the scores and their degrees of freedom.
     """
-    root = np.linalg.cholesky(np.linalg.inv(predicted))
-    whitened = (draws - center) @ root
+    observed = moments(draws, center, predicted)
+    dim = draws.shape[2]
+    expected = np.concatenate([np.zeros(dim), np.eye(dim)[np.triu_indices(dim)]])
+    return (observed.mean(axis=0) - expected) / _error(observed), len(observed) - 1
+
+
+def moments(draws: Floats, center: Floats, cov: Floats) -> Floats:
+    """Means and second moments of every batch, in coordinates where a covariance is I."""
+    whitened = (draws - center) @ np.linalg.cholesky(np.linalg.inv(cov))
     chains, count, dim = whitened.shape
     length = count // BATCHES
     parts = whitened[:, : BATCHES * length].reshape(chains * BATCHES, length, dim)
-    means = parts.mean(axis=1)
     second = parts.transpose(0, 2, 1) @ parts / length
     upper = np.triu_indices(dim)
-    observed = np.concatenate([means, second[:, upper[0], upper[1]]], axis=1)
-    expected = np.concatenate([np.zeros(dim), np.eye(dim)[upper]])
-    error = observed.std(axis=0, ddof=1) / np.sqrt(len(observed))
-    return (observed.mean(axis=0) - expected) / error, len(observed) - 1
+    return np.concatenate([parts.mean(axis=1), second[:, upper[0], upper[1]]], axis=1)
+
+
+def _error(observed: Floats) -> Floats:
+    """Standard errors of the batches' means."""
+    error: Floats = observed.std(axis=0, ddof=1) / np.sqrt(len(observed))
+    return error
+
+
+def agree(draws: Floats, other: Floats, bias: float, level: float = 1e-3) -> None:
+    """Two samplers' means and covariances differ by Monte-Carlo error, and at most a known bias.
+
+    The bias is that of the first, in standard deviations of the second's draws.
+    """
+    dim = other.shape[2]
+    center = other.reshape(-1, dim).mean(axis=0)
+    cov = np.cov(other.reshape(-1, dim), rowvar=False).reshape(dim, dim)
+    pair = [moments(np.asarray(each, float), center, cov) for each in (draws, other)]
+    first, second = (each.mean(axis=0) for each in pair)
+    error = np.sqrt(sum(_error(each) ** 2 for each in pair))
+    freedom = min(map(len, pair)) - 1
+    bound = scipy.stats.t.isf(level / 2 / len(first), freedom) * error + bias
+    excess = np.abs(first - second) / bound
+    assert excess.max() < 1, f"entry {int(excess.argmax())} is {excess.max():.2f} of its bound"
+    assert error.max() < 0.2, "too few draws to say anything"
 
 
 def assert_covariance(

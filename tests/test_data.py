@@ -7,7 +7,15 @@ import pytest
 import scipy.stats
 
 from ornstein._types import PyTree
-from ornstein.data import Batches, Reader, _prime_from, _walk, multiplicity_of, weights_of
+from ornstein.data import (
+    Batches,
+    Reader,
+    _prime_from,
+    _walk,
+    distinct_rows,
+    multiplicity_of,
+    weights_of,
+)
 
 ENTROPY = (3, 4)
 
@@ -161,3 +169,44 @@ def test_X9_weighted_rows_come_by_leverage_and_leave_the_mean_alone() -> None:
     products = np.asarray(rows * weight).ravel()
     error = products.std() / np.sqrt(products.size)
     assert abs(products.mean() - values.mean()) < 4 * error
+
+
+def test_X9_weights_stay_fractions_where_the_first_column_is_of_whole_numbers() -> None:
+    rows = {"label": np.arange(6), "x": np.ones((6, 2))}
+    times = multiplicity_of(np.array([9.0, 1.0, 1.0, 1.0, 0.0, 0.0]))
+    batches = Batches("weighted", 6, 2, int(times.sum()))
+    reader, laid = Reader.lay_out(batches, False, rows, ENTROPY, times)
+    _, weights = reader.take(jax.tree.map(jnp.asarray, laid), jnp.asarray([0, len(times)]))
+    assert weights is not None
+    np.testing.assert_allclose(weights, weights_of(times)[[0, 0]])
+    assert 0 < float(weights[0]) < 1
+
+
+@pytest.mark.parametrize(("num_data", "count"), [(1, 1), (7, 7), (24, 5)])
+def test_X7_distinct_rows_are_a_draw_without_replacement(num_data: int, count: int) -> None:
+    """Every row, and every pair, as often as it should be."""
+    keys = jax.random.split(jax.random.key(0), 10_000)
+    drawn = np.asarray(jax.jit(jax.vmap(lambda k: distinct_rows(k, count, num_data)))(keys))
+    taken = np.zeros((len(keys), num_data))
+    np.put_along_axis(taken, drawn, 1.0, axis=1)
+    assert np.all(taken.sum(axis=1) == count)
+    share = count / num_data
+    pairs = taken.T @ taken / len(keys)
+    expected = np.full_like(pairs, share * (count - 1) / max(1, num_data - 1))
+    np.fill_diagonal(expected, share)
+    error = np.sqrt(expected * (1 - expected) / len(keys)) + 1e-12
+    assert np.all(np.abs(pairs - expected) < 5 * error)
+
+
+def test_X7_distinct_rows_of_long_tables_have_the_promised_variance() -> None:
+    N, S = 20_000, 2_000  # the next prime is 20,011
+    keys = jax.random.split(jax.random.key(1), 4000)
+    drawn = np.asarray(jax.jit(jax.vmap(lambda k: distinct_rows(k, S, N)))(keys))
+    assert drawn.min() >= 0
+    assert drawn.max() < N
+    assert all(len(np.unique(line)) == S for line in drawn[:200])
+    values = np.random.default_rng(0).normal(size=N)
+    means = values[drawn].mean(axis=1) - values.mean()
+    predicted = values.var() / S * (N - S) / (N - 1)
+    assert np.mean(means**2) == pytest.approx(predicted, rel=5 * np.sqrt(2 / len(keys)))
+    assert abs(means.mean()) < 5 * np.sqrt(predicted / len(keys))

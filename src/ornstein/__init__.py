@@ -18,6 +18,7 @@ from ornstein._check import (
     TargetWarning,
     UnstablePlanError,
 )
+from ornstein.adapters import from_numpyro
 from ornstein.anchor import Anchor
 from ornstein.api import sample
 from ornstein.compare import VARIANTS, Comparison, Entry, compare
@@ -31,6 +32,7 @@ from ornstein.plan import Plan
 from ornstein.planning import plan
 from ornstein.posterior import Posterior
 from ornstein.result import Result
+from ornstein.stepping import PlanKernel, Rows, kernel
 
 __version__ = "0.1.0"
 
@@ -54,15 +56,19 @@ __all__ = [
     "OptimumError",
     "OrnsteinError",
     "Plan",
+    "PlanKernel",
     "Posterior",
     "Result",
+    "Rows",
     "TargetWarning",
     "UnstablePlanError",
     "compare",
     "cross_validate",
     "datasets",
     "evidence",
+    "from_numpyro",
     "geometry",
+    "kernel",
     "learn",
     "models",
     "plan",

@@ -9,7 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
-from ornstein._types import Key
+from ornstein._tree import Layout
+from ornstein._types import Key, PyTree
 
 
 class OrnsteinError(Exception):
@@ -92,6 +93,16 @@ def whole(name: str, value: Any, low: int = 1, high: int | None = None, why: str
         suffix = f" ({why})" if why else ""
         raise InputError(f"{name} must be a whole number {bounds}{suffix}, found {shown(value)}.")
     return int(value)
+
+
+def same_layout(name: str, params: PyTree, layout: Layout) -> None:
+    """Raise unless parameters, or their gradient, have the expected structure and shapes."""
+    found = Layout.of(params)
+    if found != layout:
+        raise InputError(
+            f"{name} does not fit the model's parameters: expected {layout.treedef} with shapes "
+            f"{layout.shapes}, found {found.treedef} with shapes {found.shapes}."
+        )
 
 
 def random_key(key: Key) -> jax.Array:

@@ -44,6 +44,11 @@ class Layout:
         leaves = self.treedef.flatten_up_to(params)
         return np.concatenate([np.asarray(leaf, float).reshape(-1) for leaf in leaves])
 
+    def vector(self, params: PyTree) -> Array:
+        """The parameters as a device vector, also inside compiled code."""
+        leaves = self.treedef.flatten_up_to(params)
+        return jnp.concatenate([jnp.reshape(leaf, -1) for leaf in leaves])
+
     def unravel(self, flat: Array | Vector) -> PyTree:
         """Parameters from vectors in the last axis; leading axes are kept."""
         ends = np.cumsum(self.sizes)

@@ -22,5 +22,8 @@ LogLikelihood: TypeAlias = Callable[..., Array]
 LogPrior: TypeAlias = Callable[..., Array]
 """``params -> scalar``; with hyperparameters ``(params, hyper) -> scalar``."""
 
+Constrain: TypeAlias = Callable[[PyTree], PyTree]
+"""``params -> what to report of them``."""
+
 Key: TypeAlias = int | Array
 """An integer seed or a JAX random key."""

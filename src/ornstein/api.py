@@ -10,7 +10,6 @@ import jax
 
 from ornstein import _check
 from ornstein._check import DivergenceWarning, InputError, TargetWarning, UnstablePlanError
-from ornstein._tree import fingerprint
 from ornstein._types import Key, Vector
 from ornstein.engines import ENGINES
 from ornstein.hyper import Options, ascend
@@ -18,6 +17,7 @@ from ornstein.hyper.ascent import Draw
 from ornstein.measure import measured_kl, min_ess
 from ornstein.operators import as_matrix
 from ornstein.plan import Plan
+from ornstein.planning import fitting
 from ornstein.planning import plan as make_plan
 from ornstein.posterior import Posterior
 from ornstein.prediction import predict_decreasing
@@ -124,7 +124,7 @@ def sample(
         raise InputError(f"sample has no argument {unknown!r}.{near}")
     if not isinstance(plan, Plan):
         raise InputError(f"plan must be made by ornstein.plan, found {type(plan).__name__}.")
-    post = _fitting(post, plan)
+    post = fitting(post, plan)
     chains = _check.whole("chains", chains)
     if not plan.is_chain and (thin is not None or warmup is not None):
         raise InputError(
@@ -220,30 +220,3 @@ def _goal(
     if error is not None:  # independent draws' floor is D (D + 3) / 4 n
         needed = max(needed, plan.dim * (plan.dim + 3) / (4 * error * chains))
     return Goal(reached, most), min(most, max(16, math.ceil(1.25 * needed)))
-
-
-def _fitting(post: Posterior, plan: Plan) -> Posterior:
-    if not isinstance(post, Posterior):
-        raise InputError(f"post must be an ornstein Posterior, found {type(post).__name__}.")
-    if post.num_data != plan.num_data:
-        raise InputError(
-            f"the plan was made for {plan.num_data} rows, the posterior has {post.num_data}. "
-            "Plan again for this posterior."
-        )
-    post = post if post.known else post.at(plan.layout.unravel(plan.center))
-    if post.dim != plan.dim:
-        raise InputError(
-            f"the plan was made for {plan.dim} parameters, the posterior has {post.dim}. "
-            "Plan again for this posterior."
-        )
-    if post.model != plan.model:
-        raise InputError(
-            "the plan was made for another model or other parameters. Plan again for this "
-            "posterior."
-        )
-    if plan.anchor is not None and plan.anchor.seen != fingerprint((post.data, post.hyper)):
-        raise InputError(
-            "the plan's control variates were made for other rows or another prior. Plan again for "
-            "this posterior."
-        )
-    return post

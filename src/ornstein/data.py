@@ -39,6 +39,7 @@ Order: TypeAlias = npt.NDArray[np.int32]
 """Row numbers in reading order, for one segment of steps."""
 
 _MOST_DRAWS = 8  # as a power of two
+_SHORT = 2**14  # rows of a table; the next prime is within some thousandths of longer ones
 _LEAST_SHARE = 0.01
 _WIDEST_PACKED = 64  # numbers in a row; beyond, taking packed rows apart costs more than it saves
 
@@ -176,8 +177,7 @@ class Reader:
         if multiplicity is None:
             return reader, rows
         entries = np.repeat(np.arange(batches.num_data, dtype=np.int32), multiplicity)
-        weights = weights_of(multiplicity).astype(leaves[0].dtype)
-        return reader, {"rows": rows, "entries": entries, "weights": weights}
+        return reader, {"rows": rows, "entries": entries, "weights": weights_of(multiplicity)}
 
     def arrange(self, rows: PyTree, order: Array) -> PyTree:
         """Rows in a segment's reading order, ready for :meth:`take`."""
@@ -226,6 +226,25 @@ def multiplicity_of(leverage: npt.NDArray[np.float64]) -> Order:
 def weights_of(multiplicity: Order) -> npt.NDArray[np.float64]:
     """``1 / (N p_n)``: with these, the mean over draws is the mean over rows."""
     return multiplicity.mean() / multiplicity
+
+
+def distinct_rows(key: Array, count: int, num_data: int) -> Array:
+    """A batch of distinct rows, every pair of rows equally likely.
+
+    Of long tables those that a random stride modulo a prime meets, without a look at the others.
+    """
+    if num_data <= _SHORT:
+        return jax.lax.top_k(jax.random.bits(key, (num_data,), jnp.uint32), count)[1]
+    prime = _prime_from(num_data)
+    needed = count + prime - num_data  # so many that enough of them are rows
+    stride_key, start_key = jax.random.split(key)
+    step = jax.random.randint(stride_key, (), 1, max(2, prime), jnp.int32).astype(jnp.uint32)
+    start = jax.random.randint(start_key, (1,), 0, prime, jnp.int32).astype(jnp.uint32)
+    walk, modulus = start, jnp.uint32(prime)
+    while len(walk) < needed:  # sums: products would not fit 32 bits
+        walk, step = jnp.concatenate([walk, (walk + step) % modulus]), (step + step) % modulus
+    rows = walk[:needed].astype(jnp.int32)
+    return rows[jnp.argsort(rows >= num_data, stable=True)[:count]]
 
 
 def _gather(leaf: Array, index: Array, rows_last: bool) -> Array:

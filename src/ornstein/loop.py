@@ -15,7 +15,7 @@ import jax.numpy as jnp
 
 from ornstein._types import Array, PyTree
 from ornstein.data import Reader
-from ornstein.kernels import Kernel, averaged, decreasing, first_order, fisher, momentum
+from ornstein.kernels import Kernel, averaged, fisher, rules
 from ornstein.kernels.contract import State
 from ornstein.model import LocalModel, Minibatch
 from ornstein.operators import Diagonal, Operator
@@ -79,8 +79,8 @@ class Segments(NamedTuple):
     phase: Array
 
 
-def build_kernel(loop: Loop, problem: Problem) -> Kernel:
-    """The kernel in whitened coordinates, where every gain is the identity (X8)."""
+def build_kernel(loop: Loop, problem: Problem, gain: Operator | None = None) -> Kernel:
+    """The kernel in whitened coordinates, where the gain is the identity (X8), unless given."""
 
     def minibatch(batch: tuple[PyTree, Array | None]) -> Minibatch:
         batches = loop.reader.batches
@@ -93,14 +93,10 @@ def build_kernel(loop: Loop, problem: Problem) -> Kernel:
         return loop.model.gradient_moments(z, minibatch(batch), problem.hyper)
 
     shape, noise, constants = (loop.dim, loop.dtype), problem.noise_factor, problem.constants
-    unit = Diagonal(jnp.ones((), loop.dtype))
-    if loop.rule == "momentum":
-        return momentum.build(gradient, *shape, unit, noise, constants)
-    if loop.rule == "decreasing":
-        return decreasing.build(gradient, *shape, unit, noise, *constants)
     if loop.rule == "fisher":
         return fisher.build(moments, *shape, loop.structure, noise, constants)
-    plain = first_order.build(gradient, *shape, unit, noise)
+    gain = Diagonal(jnp.ones((), loop.dtype)) if gain is None else gain
+    plain = rules.build(loop.rule, gradient, *shape, gain, noise, constants)
     return averaged.build(plain, loop.window, loop.thin) if loop.window > 1 else plain
 
 

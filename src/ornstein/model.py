@@ -15,11 +15,13 @@ import numpy as np
 import numpy.typing as npt
 
 from ornstein import _captured
-from ornstein._tree import Layout, cast
-from ornstein._types import Array, LogLikelihood, LogPrior, PyTree, Vector
+from ornstein._tree import Layout, blocks, cast
+from ornstein._types import Array, Constrain, LogLikelihood, LogPrior, PyTree, Vector
 from ornstein.operators import Factor
 
 T = TypeVar("T", Array, Vector, float)
+
+_MAPPED = 1024  # vectors that a user's function is mapped over at once
 
 
 def per_example(row_sum: T, num_rows: int, prior_term: T, num_data: int) -> T:
@@ -250,12 +252,19 @@ class Model(ABC):
         With ``slope``, the gradient of ``-log p(theta | data)`` at the centre, minibatch gradients
         are anchored there (X9): ``g(center) + 1/S sum (grad l_n(theta) - grad l_n(center))``.
         """
+        local = self.local_numbers(center, factor, hyper, slope)
+        return LocalProblem(InBasis(self), cast(data, dtype), local, factor)
+
+    def local_numbers(
+        self, center: Vector, factor: Factor, hyper: PyTree, slope: Vector | None
+    ) -> PyTree:
+        """What :class:`InBasis` takes as ``hyper``."""
         local = {"center": center, "factor": factor, "model": hyper}
         if slope is not None:
             with jax.enable_x64(True):
                 prior = np.asarray(self.prior_gradient(jnp.asarray(center), hyper))
             local["shift"] = slope - prior
-        return LocalProblem(InBasis(self), cast(data, dtype), local, factor)
+        return local
 
 
 @dataclass(frozen=True)
@@ -322,3 +331,24 @@ class Generic(Model):
     def prior_loss(self, theta: Array, hyper: PyTree) -> Array:
         """The log-prior, negated."""
         return -self.prior(hyper)(self.layout.unravel(theta))
+
+
+def map_rows(function: Constrain, layout: Layout, flat: Vector) -> PyTree:
+    """A user's function of the parameters, over vectors of them (..., D), in float64."""
+
+    @jax.jit
+    def some(constants: list[Array], vectors: Array) -> PyTree:
+        return jax.vmap(_captured.bind(function, constants))(layout.unravel(vectors))
+
+    with jax.enable_x64(True):
+        constants = _captured.constants(function)
+        parts = [
+            jax.tree.map(lambda leaf, kept=weights > 0: np.asarray(leaf)[kept], some(constants, v))
+            for v, weights in blocks(np.asarray(flat).reshape(-1, layout.dim), _MAPPED)
+        ]
+
+    def whole(*leaves: Vector) -> Vector:
+        joined = np.concatenate(leaves)
+        return joined.reshape(flat.shape[:-1] + joined.shape[1:])
+
+    return jax.tree.map(whole, *parts)

@@ -1,23 +1,25 @@
 """The plan: how to run a chain so that its iterates are posterior draws, and how good they are."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import jax
 import numpy as np
+import optax
 
 from ornstein import theory
-from ornstein._check import InputError
+from ornstein._check import InputError, random_key
 from ornstein._tree import Layout
-from ornstein._types import Vector
+from ornstein._types import Key, PyTree, Vector
 from ornstein.anchor import Anchor
 from ornstein.data import Batches
 from ornstein.geometry import Geometry
 from ornstein.model import Model
 from ornstein.operators import Dense, Diagonal, Kronecker, KroneckerBasis, Operator, as_matrix
 from ornstein.theory import Decay
+from ornstein.transform import check_loss, transformation
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -178,6 +180,17 @@ class Plan:
         return (inverse @ C @ inverse if A.ndim == 2 else inverse * C * inverse) / N
 
     @property
+    def rule(self) -> tuple[str, PyTree]:
+        """Name of the kernel whose steps are made, and its constants beside gain and noise."""
+        if self.running is not None:
+            return "fisher", self.running
+        if self.decay is not None:
+            return "decreasing", tuple(np.asarray(value, float) for value in self.decay)
+        if self.momentum < 1:
+            return "momentum", np.asarray(self.momentum)
+        return "first_order", ()
+
+    @property
     def is_chain(self) -> bool:
         """Whether draws are iterates of SGD, rather than those of another engine."""
         return self.engine == "chain"
@@ -197,6 +210,63 @@ class Plan:
         K, A = self.gain.dense(self.dim), as_matrix(self.geometry.hessian)
         Q = None if self.injected_cov is None else self.injected_cov.dense(self.dim)
         return theory.chain_covariance(K, A, batch_noise_cov, Q, self.momentum, self.window)
+
+    def as_optax(
+        self, key: Key = 0, loss: Callable[[PyTree], Any] | None = None
+    ) -> optax.GradientTransformation:
+        """The update as an optax transformation: a training loop with it becomes the sampler.
+
+        The loop must give the gradient, over ``batch_size`` rows drawn at random at every step, of
+
+            mean over the batch of ``-log p(x_n | theta)``, less ``(1/N) log p(theta)``.
+
+        Nothing is scaled here. With an epoch loader's batches the draws come out too narrow (X7),
+        unless the plan was made for one (``batches="epochs"``).
+
+        Parameters
+        ----------
+        key
+            Of the injected noise; it is kept in the state. One for each chain.
+        loss
+            ``params -> loss`` of the loop, over all rows: its slope and curvature at the optimum
+            are compared with the plan's, so that a sum in place of a mean, or a prior left out, is
+            found before the run.
+
+        Raises
+        ------
+        InputError
+            Where the update needs more than a gradient: control variates, a running estimate of
+            the noise, means of iterates; or where ``loss`` is not the posterior's.
+
+        Examples
+        --------
+        >>> import jax.numpy as jnp
+        >>> import ornstein as orn
+        >>> X = np.linspace(-1, 1, 200)[:, None]
+        >>> post = orn.models.linear(X, np.sin(X[:, 0]))
+        >>> plan = orn.plan(post, batch_size=20, control_variates=False)
+        >>> optimiser = plan.as_optax(key=1, loss=lambda params: post.loss(params, post.data))
+        >>> params = {"coef": jnp.zeros(1)}
+        >>> state = optimiser.init(params)
+        >>> updates, state = optimiser.update({"coef": jnp.ones(1)}, state)
+        >>> updates["coef"].shape
+        (1,)
+        """
+        if not self.is_chain:
+            raise InputError(f"method={self.method!r} makes no steps of SGD; use method='exact'.")
+        if self.control_variates:
+            raise InputError(
+                "the plan anchors its gradients at the optimum, which a loop of plain gradients "
+                "does not. Plan with control_variates=False, or use ornstein.kernel."
+            )
+        if self.running is not None or self.window > 1:
+            needs = "the rows' own gradients" if self.running is not None else "means of iterates"
+            raise InputError(f"the plan needs {needs}, beyond optax: use ornstein.kernel.")
+        if loss is not None:
+            check_loss(loss, self.layout, self.geometry)
+        rule, constants = self.rule
+        gain, cov = self.gain, self.injected_cov
+        return transformation(self.layout, rule, constants, gain, cov, random_key(key))
 
     def segment_draws(self, thin: int) -> int:
         """Kept draws to make on one reading order of the rows, at most."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from ornstein import _check, advice, methods, theory
 from ornstein._check import InputError, UnstablePlanError
+from ornstein._tree import fingerprint
 from ornstein._types import Key, PyTree, Vector
 from ornstein.anchor import Anchor, anchor
 from ornstein.data import SCHEMES
@@ -202,3 +203,31 @@ def _structure(method: Method, structure: str | None, post: Posterior) -> str:
             smaller = ("kronecker", "diagonal") if fits_factors(post.model) else ("diagonal",)
             structure = next((s for s in smaller if s in method.structures), structure)
     return _check.choice("structure", structure, method.structures)
+
+
+def fitting(post: Posterior, plan: Plan) -> Posterior:
+    """The posterior, its parameters known; raises where the plan was made for another."""
+    if not isinstance(post, Posterior):
+        raise InputError(f"post must be an ornstein Posterior, found {type(post).__name__}.")
+    if post.num_data != plan.num_data:
+        raise InputError(
+            f"the plan was made for {plan.num_data} rows, the posterior has {post.num_data}. "
+            "Plan again for this posterior."
+        )
+    post = post if post.known else post.at(plan.layout.unravel(plan.center))
+    if post.dim != plan.dim:
+        raise InputError(
+            f"the plan was made for {plan.dim} parameters, the posterior has {post.dim}. "
+            "Plan again for this posterior."
+        )
+    if post.model != plan.model:
+        raise InputError(
+            "the plan was made for another model or other parameters. Plan again for this "
+            "posterior."
+        )
+    if plan.anchor is not None and plan.anchor.seen != fingerprint((post.data, post.hyper)):
+        raise InputError(
+            "the plan's control variates were made for other rows or another prior. Plan again for "
+            "this posterior."
+        )
+    return post

@@ -9,11 +9,12 @@ import jax
 import numpy as np
 import numpy.typing as npt
 
-from ornstein._check import InputError
-from ornstein._tree import Layout, num_rows
-from ornstein._types import LogLikelihood, LogPrior, PyTree, Vector
+from ornstein import _captured
+from ornstein._check import InputError, same_layout
+from ornstein._tree import Layout, cast, num_rows
+from ornstein._types import Array, Constrain, LogLikelihood, LogPrior, PyTree, Vector
 from ornstein.learnable import Learnable, learnable
-from ornstein.model import Generic, Model
+from ornstein.model import Generic, Model, map_rows, per_example
 
 
 class Posterior:
@@ -42,6 +43,10 @@ class Posterior:
         The range of every hyperparameter: ``positive``, ``real``, ``unit`` (between 0 and 1) or a
         pair of functions (to the real line, and back). One for all, or one per leaf of ``hyper``;
         ``positive`` if not given.
+    constrain
+        ``params -> any pytree``: what to report of parameters that are sampled on the real line,
+        e.g. ``{"scale": exp(params["log_scale"])}``. Draws and summaries are in its terms. The
+        log-prior is that of ``params``: it carries the Jacobian.
 
     Examples
     --------
@@ -76,10 +81,15 @@ class Posterior:
         init: PyTree | None = None,
         hyper: PyTree | None = None,
         constraints: Any = None,
+        constrain: Constrain | None = None,
     ) -> None:
-        for name, function in (("log_likelihood", log_likelihood), ("log_prior", log_prior)):
+        functions = {"log_likelihood": log_likelihood, "log_prior": log_prior}
+        if constrain is not None:
+            functions["constrain"] = constrain
+        for name, function in functions.items():
             if not callable(function):
                 raise InputError(f"{name} must be a function, found {type(function).__name__}.")
+        self.constrain = constrain
         self.log_likelihood = log_likelihood
         self.log_prior = log_prior
         self.data = _checked_data(data)
@@ -178,7 +188,8 @@ class Posterior:
             _same_structure(self._model.layout, params)
             return self
         hyper, constraints = self._given
-        return Posterior(self.log_likelihood, self.log_prior, self.data, params, hyper, constraints)
+        functions = self.log_likelihood, self.log_prior
+        return Posterior(*functions, self.data, params, hyper, constraints, self.constrain)
 
     @property
     def known(self) -> bool:
@@ -215,6 +226,23 @@ class Posterior:
         """A readable name for every parameter."""
         return self.layout.labels(self.names)
 
+    def loss(self, params: PyTree, rows: PyTree) -> Array:
+        """Mean over rows of ``-log p(x_n | theta)``, less ``(1/N) log p(theta)``.
+
+        What a loop with :meth:`ornstein.Plan.as_optax` descends; ``rows`` are some of ``data``.
+        """
+        flat = self.layout.vector(params)
+        hyper = cast(self.hyper, flat.dtype)
+        losses = self.model.losses(flat, rows, hyper)
+        prior = self.model.prior_loss(flat, hyper)
+        return per_example(losses.sum(), num_rows(rows), prior, self.num_data)
+
+    def constrained(self, flat: Vector) -> PyTree:
+        """What ``constrain`` makes of vectors of parameters (..., D); the parameters without it."""
+        if self.constrain is None:
+            return self.layout.unravel(flat)
+        return map_rows(self.constrain, self.layout, flat)
+
     @property
     def start(self) -> Vector:
         """``init`` as a flat vector."""
@@ -244,6 +272,9 @@ class Posterior:
                 lambda h: model.likelihood(_put_hyper(h, self.hyper))(zeros, row), values
             )
             self._learnable = replace(self._learnable, in_likelihood=taken)
+        if self.constrain is not None:
+            values = _captured.constants(self.constrain)
+            _called("constrain", "the parameters", _captured.bind(self.constrain, values), zeros)
         return model
 
 
@@ -277,14 +308,7 @@ def checked_layout(name: str, params: PyTree) -> Layout:
 def _check_returns(name: str, others: str, function: Any, *args: PyTree) -> None:
     """Trace a user's function once and look at what it returns."""
     called = "parameters" + (f" and {others}".replace(" and one row and", ", one row and"))
-    called = called if others else "the parameters"
-    try:
-        found = jax.eval_shape(function, *args)
-    except Exception as error:
-        raise InputError(
-            f"{name} failed when called with {called}: {type(error).__name__}: {error}. It must "
-            "be written with jax.numpy, for one row at a time."
-        ) from error
+    found = _called(name, called if others else "the parameters", function, *args)
     shape, dtype = getattr(found, "shape", None), getattr(found, "dtype", None)
     if shape != ():
         what = f"an array of shape {shape}" if shape is not None else type(found).__name__
@@ -294,6 +318,17 @@ def _check_returns(name: str, others: str, function: Any, *args: PyTree) -> None
         )
     if not np.issubdtype(dtype, np.floating):
         raise InputError(f"{name} must return a float, found {dtype}; return 0.0 for a constant.")
+
+
+def _called(name: str, called: str, function: Any, *args: PyTree) -> Any:
+    """Shapes of what a user's function returns."""
+    try:
+        return jax.eval_shape(function, *args)
+    except Exception as error:
+        raise InputError(
+            f"{name} failed when called with {called}: {type(error).__name__}: {error}. It must "
+            "be written with jax.numpy, for one row at a time."
+        ) from error
 
 
 def _checked_data(data: PyTree) -> PyTree:
@@ -331,9 +366,5 @@ def _checked_data(data: PyTree) -> PyTree:
 
 
 def _same_structure(layout: Layout, params: PyTree) -> None:
-    found = checked_layout("at", params)
-    if found != layout:
-        raise InputError(
-            f"at= does not fit the model's parameters: expected {layout.treedef} with shapes "
-            f"{layout.shapes}, found {found.treedef} with shapes {found.shapes}."
-        )
+    checked_layout("at", params)
+    same_layout("at", params, layout)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
@@ -10,6 +11,7 @@ import jax
 import numpy as np
 
 from ornstein._check import InputError, choice, positive
+from ornstein._tree import Layout
 from ornstein._types import PyTree, Vector
 from ornstein.diagnosis import Diagnosis, diagnose
 from ornstein.folders import Writer, write_folder
@@ -59,8 +61,20 @@ class Result:
 
     @property
     def draws(self) -> PyTree:
-        """Draws with the parameters' own structure, every leaf (chains, draws, ...)."""
+        """Draws with the parameters' own structure, every leaf (chains, draws, ...).
+
+        Where the posterior has a ``constrain`` map, what that makes of them.
+        """
+        return self.unconstrained if self.posterior.constrain is None else self._constrained
+
+    @property
+    def unconstrained(self) -> PyTree:
+        """Draws of the parameters as they were sampled, whatever ``constrain`` makes of them."""
         return self.posterior.layout.unravel(self.flat)
+
+    @cached_property
+    def _constrained(self) -> PyTree:
+        return self.posterior.constrained(self.flat)
 
     def __repr__(self) -> str:
         """One line."""
@@ -69,10 +83,14 @@ class Result:
         return f"Result(chains={chains}, draws={draws}, parameters={dim}{ending})"
 
     def to_arviz(self) -> "arviz.InferenceData":
-        """The draws as ArviZ ``InferenceData``, columns named."""
+        """The draws as ArviZ ``InferenceData``, columns named.
+
+        Where the posterior has a ``constrain`` map, draws as they were sampled are in the group
+        ``unconstrained_posterior``.
+        """
         import arviz
 
-        named = self._named_leaves()
+        named = _named_leaves(self.draws)
         dims: dict[str, list[str]] = {}
         coords: dict[str, Any] = {}
         for name, last in self.posterior.names.items():
@@ -86,7 +104,10 @@ class Result:
             "batch_size": self.plan.batch_size,
             "sampling_time": self.seconds,
         }
-        return arviz.from_dict(posterior=named, dims=dims, coords=coords, posterior_attrs=attrs)
+        made = arviz.from_dict(posterior=named, dims=dims, coords=coords, posterior_attrs=attrs)
+        if self.posterior.constrain is not None:
+            made.add_groups(unconstrained_posterior=_named_leaves(self.unconstrained))
+        return made
 
     def summary(self, interval: float = 0.9) -> "pd.DataFrame":
         """Mean, sd, central interval, MCSE, ESS and R-hat of every parameter.
@@ -159,7 +180,6 @@ class Result:
             return np.linalg.inv(as_matrix(self.plan.posterior_precision))
         return as_matrix(self.plan.predicted_cov if target == "predicted" else self.plan.target_cov)
 
-    def _named_leaves(self) -> dict[str, Vector]:
-        leaves, _ = jax.tree_util.tree_flatten(self.draws)
-        labels = self.posterior.layout.leaf_names()
-        return dict(zip(labels, leaves, strict=True))
+
+def _named_leaves(draws: PyTree) -> dict[str, Vector]:
+    return dict(zip(Layout.of(draws).leaf_names(), jax.tree.leaves(draws), strict=True))

@@ -17,27 +17,27 @@ from ornstein.operators import (
 )
 from ornstein.plan import Plan
 
+IDENTITY = Diagonal(np.ones(()))
+"""The factor by which z is ``theta - center``."""
 
-def update_rule(plan: Plan, factor: Factor) -> tuple[str, Diagonal | Dense | None, PyTree]:
+
+def update_rule(plan: Plan, factor: Factor) -> tuple[str, Factor | None, PyTree]:
     """Name of the kernel, factor of its injected noise by z, and its constants."""
+    rule, constants = plan.rule
     noise = None if plan.injected_cov is None else in_basis(factor, plan.injected_cov)
-    if plan.running is not None:
-        step, extra = plan.running
+    if rule == "fisher":
+        step, extra = constants
         by_z = partial(_by_z, factor, plan.dim)
-        constants = Fisher(
+        fisher = Fisher(
             step_size=np.asarray(step),  # type: ignore[arg-type]
             num_data=np.asarray(float(plan.num_data)),  # type: ignore[arg-type]
             noise_factor=np.asarray(plan.batches.noise_factor),  # type: ignore[arg-type]
             extra_noise=by_z(as_matrix(np.asarray(extra))),  # type: ignore[arg-type]
             noise_cov=by_z(as_matrix(plan.noise_cov)),  # type: ignore[arg-type]
         )
-        root = None if noise is None else Dense(np.asarray(constants.extra_noise)).sqrt()
-        return "fisher", root, constants
-    if plan.decay is not None:
-        return "decreasing", noise, tuple(np.asarray(value, float) for value in plan.decay)
-    if plan.momentum < 1:
-        return "momentum", noise, np.asarray(plan.momentum)
-    return "first_order", noise, ()
+        root = None if noise is None else Dense(np.asarray(fisher.extra_noise)).sqrt()
+        return rule, root, fisher
+    return rule, noise, constants
 
 
 def _by_z(factor: Factor, dim: int, matrix: Vector) -> Vector:
@@ -46,9 +46,11 @@ def _by_z(factor: Factor, dim: int, matrix: Vector) -> Vector:
     return W.T @ matrix @ W
 
 
-def in_basis(factor: Factor, cov: Operator) -> Diagonal | Dense:
+def in_basis(factor: Factor, cov: Operator) -> Factor:
     """Factor of a covariance in the coordinates z, ``W^-1 R`` with ``R R'`` the covariance."""
     root = cov.sqrt()
+    if factor is IDENTITY:
+        return root
     diagonal = isinstance(factor, Diagonal) and isinstance(root, Diagonal)
     if isinstance(factor, KroneckerRoot) and isinstance(root, KroneckerRoot):
         diagonal = factor.basis is root.basis

@@ -4,7 +4,7 @@ Each file builds a :class:`~ornstein.kernels.contract.Kernel` with the field's c
 ``init(key, position) -> state`` and ``step(key, state, batch) -> (state, info)``.
 """
 
-from ornstein.kernels import averaged, decreasing, first_order, fisher, momentum
+from ornstein.kernels import averaged, decreasing, first_order, fisher, momentum, rules
 from ornstein.kernels.contract import Info, Kernel
 
-__all__ = ["Info", "Kernel", "averaged", "decreasing", "first_order", "fisher", "momentum"]
+__all__ = ["Info", "Kernel", "averaged", "decreasing", "first_order", "fisher", "momentum", "rules"]
