@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from ornstein import plots, predictive, tables
 from ornstein._check import InputError, shown
 from ornstein._types import Key
-from ornstein.api import sample
+from ornstein.api import sample_whole
 from ornstein.folders import Writer, write_folder
 from ornstein.predictive import Coefficients
 from ornstein.result import Result
@@ -59,6 +59,7 @@ def fit_table(
     key: Key = 0,
     draws: int | None = None,
     progress: bool | None = None,
+    checkpoint: str | Path | None = None,
     **plan_options: Any,
 ) -> tuple[TableModel, Result, list[str]]:
     """Fit a table: the model, the run, and what to tell its user.
@@ -73,7 +74,7 @@ def fit_table(
         ``refuse``, ``drop`` or ``impute``.
     prior_precision, noise_scale
         As for :func:`ornstein.tables.posterior`.
-    key, draws, progress
+    key, draws, progress, checkpoint
         As for :func:`ornstein.sample`.
     **plan_options
         Passed to :func:`ornstein.plan`.
@@ -84,7 +85,9 @@ def fit_table(
         remarks.append(f"{why} Fitting a {model} model.")
     encoding, X, y, notes = tables.learn(frame, target, model, missing)
     post = tables.posterior(X, y, encoding, prior_precision, noise_scale)
-    result = sample(post, key=key, draws=draws, progress=progress, **plan_options)
+    result = sample_whole(
+        post, key=key, draws=draws, progress=progress, checkpoint=checkpoint, **plan_options
+    )
     return TableModel(encoding, _coefficients(encoding, result)), result, [*remarks, *notes]
 
 

@@ -18,7 +18,7 @@ from ornstein.measure import MeasuredKL, measured_kl
 from ornstein.operators import as_matrix
 from ornstein.plan import Plan
 from ornstein.posterior import Posterior
-from ornstein.runner import Settings, Status
+from ornstein.runs import Settings, Status
 
 if TYPE_CHECKING:
     import arviz
