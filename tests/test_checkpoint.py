@@ -65,8 +65,9 @@ def test_kronecker_factors_survive(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     )
     assert times > 2
     assert np.array_equal(found.flat, orn.sample(post, **options).flat)
-    gain, predicted = found.plan.gain, found.plan.predicted
-    assert gain.basis is predicted.basis  # type: ignore[union-attr]
+    gain, factors = found.plan.gain, found.plan.geometry.factors
+    assert factors is not None
+    assert gain.basis is factors.basis  # type: ignore[union-attr]
 
 
 def test_a_run_that_has_ended_is_not_run_again(
@@ -128,7 +129,7 @@ def test_draws_are_written_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         assert len(files) > 8
         sizes.append(sum(path.stat().st_size for path in files))
         kept = draws * 4 * 3 * 8
-        assert kept < sizes[-1] < kept + 2000 * len(files)
+        assert kept < sizes[-1] < 1.5 * kept + 2000 * len(files)  # whole chunks are made
     assert sizes[1] < 2.2 * sizes[0]
 
 

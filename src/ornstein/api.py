@@ -169,6 +169,7 @@ def sample(
                 break
             warnings.warn(f"{done.status.message} {again.news}", DivergenceWarning, stacklevel=2)
             start = again if folder is None else keep(folder, post, arguments, again)
+    done = _with_restarts(done, start)
     if done.status.kind == "interrupted":
         if folder is not None:
             raise KeyboardInterrupt(
@@ -185,7 +186,6 @@ def sample(
             TargetWarning,
             stacklevel=2,
         )
-    done = _with_restarts(done, start)
     return Result(
         done.flat,
         done.status,
@@ -277,9 +277,10 @@ def _with_restarts(done: Run, start: Start) -> Run:
     """The run, saying how often it was begun anew."""
     if not start.restarts:
         return done
-    times = f"{len(start.restarts)} restart{'s' if len(start.restarts) > 1 else ''}"
+    times = f"after {len(start.restarts)} restart{'s' if len(start.restarts) > 1 else ''}"
     story = "; ".join(f"non-finite at step {step}, then {how}" for how, step in start.restarts)
-    status = replace(done.status, message=f"{done.status.message} after {times}: {story}")
+    message = f"{done.status.message} {times if done.status.ok else f'This was {times}'}: {story}"
+    status = replace(done.status, message=message)
     steps = np.array([step for _, step in start.restarts], float)
     return done._replace(status=status, path={**done.path, "restarts": steps})
 

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ornstein._check import OrnsteinError
+from ornstein._types import Vector
 from ornstein.plan import Plan
 from ornstein.planning import plan as make_plan
 from ornstein.posterior import Posterior
@@ -58,6 +59,19 @@ def _as_made(plan: Plan) -> dict[str, Any]:
     }
 
 
+def _outweighing(plan: Plan) -> Vector:
+    """``E E'`` four times as large, and so large that C's estimate no longer decides about the gain.
+
+    ``K = (2 / N) (C_S + E E' / eps)^-1``: however small C is estimated, the gain is below a third
+    of what it would be without injected noise.
+    """
+    eps, extra = plan.running or (plan.options["step_size"], plan.options["extra_noise"])
+    extra, own = np.asarray(extra, float), eps * plan.batches.noise_factor * plan.noise_cov
+    if extra.ndim < 2 and own.ndim == 2:
+        own = np.diag(own)
+    return 4 * extra + 3 * own
+
+
 def _gentler(plan: Plan) -> Iterator[tuple[str, dict[str, Any]]]:
     """Changes that shorten the steps of one method or another."""
     options = plan.options
@@ -66,9 +80,8 @@ def _gentler(plan: Plan) -> Iterator[tuple[str, dict[str, Any]]]:
         for longer in (2, 4, 8):
             rho_now = longer * (1 + rho) - 1
             yield f"rho={rho_now:g}", {"rho": rho_now}
-    extra = options.get("extra_noise") if plan.running is None else plan.running[1]
-    if extra is not None and np.any(extra):  # K = (2 / N) (C_S + E E' / eps)^-1
-        yield "four times the injected noise", {"extra_noise": 4 * np.asarray(extra, float)}
+    if "extra_noise" in options and (plan.running or options["extra_noise"] is not None):
+        yield "more injected noise", {"extra_noise": _outweighing(plan)}
     if options.get("step_size") is not None:
         step = 0.5 * float(options["step_size"])
         yield f"step_size={step:g}", {"step_size": step}
