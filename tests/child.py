@@ -11,12 +11,13 @@ import resource
 import signal
 import subprocess
 import sys
-import warnings
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
 import ornstein as orn
@@ -47,14 +48,14 @@ def wait_until_ready(child: subprocess.Popen[str]) -> None:
             return
 
 
-def finish(child: subprocess.Popen[str]) -> tuple[int, str, str]:
-    """Its return code, its last line, and what it said on standard error."""
+def finish(child: subprocess.Popen[str]) -> tuple[int, list[str], str]:
+    """Its return code, the lines it printed, and what it said on standard error."""
     out, err = child.communicate(timeout=300)
-    return child.returncode, out.strip().split("\n")[-1], err
+    return child.returncode, out.strip().split("\n"), err
 
 
-def _announce(name: str) -> None:
-    """Print ``ready`` at the first progress report."""
+def _announce(name: str, pause: float) -> None:
+    """Print ``ready`` at the first progress report, and take one's time at each."""
 
     @contextmanager
     def opened(total: int) -> Iterator[Callable[[int, int], None]]:
@@ -67,6 +68,7 @@ def _announce(name: str) -> None:
                 print("ready", flush=True)
             said = True
             del done, total
+            time.sleep(pause)
 
         yield report
 
@@ -112,9 +114,10 @@ def _drop_rights() -> None:
 
 def main() -> None:
     options = json.loads(sys.argv[1])
+    jax.config.update("jax_enable_x64", True)  # as in the parent
     signal.signal(signal.SIGINT, signal.default_int_handler)  # not inherited from a background job
     words = options.pop("words")
-    _announce("ornstein.api")
+    _announce("ornstein.api", options.pop("pause", 0.0))
     if words:
         from ornstein.cli import main as command
 
@@ -124,20 +127,23 @@ def main() -> None:
         _die_in_write(options.pop("die_in_write"))
     if "die_in" in options:
         _die_in(*options.pop("die_in"))
+    post, shut = regression(rows=240), options.pop("shut", None)
     if "largest_file" in options:
         most = options.pop("largest_file")
         resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
-    post = regression(rows=240)
-    if options.pop("no_rights", False):
-        orn.sample(post, draws=8)  # whatever is imported late, now
+    if shut is not None:
+        print(_outcome(post, options))
         _drop_rights()
-    warnings.simplefilter("ignore", orn.InterruptWarning)
+        options["checkpoint"] = shut
+    print(_outcome(post, options))
+
+
+def _outcome(post: orn.Posterior, options: dict[str, Any]) -> str:
     try:
         result = orn.sample(post, **{**RUN, **options})
     except (orn.OrnsteinError, KeyboardInterrupt) as error:
-        print(f"{type(error).__name__}: {error}")
-        return
-    print(f"{result.status.kind} {result.flat.shape[1]} {digest(result)}")
+        return f"{type(error).__name__}: {error}"
+    return f"{result.status.kind} {result.flat.shape[1]} {digest(result)}"
 
 
 if __name__ == "__main__":

@@ -7,55 +7,62 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import hyper_posts
 import ornstein as orn
 from keeping import contents, sittings
 from ornstein import plan_record
 from tables import features, regression, zoo
 
 WAYS: dict[str, dict[str, Any]] = {
-    "exact": {},
     "single precision": {"dtype": "float32"},
-    "diagonal": {"structure": "diagonal"},
-    "windows": {"batches": "windows", "control_variates": False},
     "epochs": {"batches": "epochs", "control_variates": False},
-    "weighted": {"batches": "weighted"},
     "momentum": {"method": "momentum", "batch_size": 10},
-    "averaged": {"method": "averaged", "batch_size": 60},
-    "decreasing": {"method": "sgld", "decay": 0.55, "structure": "diagonal"},
     "running": {"method": "sgfs", "estimate": "running", "batch_size": 30},
     "auto": {"draws": "auto", "target_ess": 600.0, "chains": 2},
     "learned": {"learn_hyper": True},
     "laplace": {"method": "laplace"},
 }
+MORE_WAYS: dict[str, dict[str, Any]] = {
+    "exact": {},
+    "diagonal": {"structure": "diagonal"},
+    "windows": {"batches": "windows", "control_variates": False},
+    "weighted": {"batches": "weighted"},
+    "averaged": {"method": "averaged", "batch_size": 60},
+    "decreasing": {"method": "sgld", "decay": 0.55, "structure": "diagonal"},
+    "hamiltonian": {"method": "sghmc", "batch_size": 30},
+    "learned from draws": {"learn_hyper": {"moments": "draws"}},
+    "bbvi": {"method": "bbvi"},
+}
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(
+    "way", [*WAYS, *(pytest.param(way, marks=pytest.mark.slow) for way in MORE_WAYS)]
+)
 def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(
     way: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    post = hyper_posts.logistic(columns=3) if way == "learned" else regression(rows=240)
-    options = {"draws": 96, "chains": 3, "chunk": 1, "key": 5} | WAYS[way]
+    post = regression(rows=240)
+    options = {"draws": 96, "chains": 3, "chunk": 1, "key": 5} | {**WAYS, **MORE_WAYS}[way]
 
     def call() -> orn.Result:
         return orn.sample(post, checkpoint=tmp_path / "run", checkpoint_every=0, **options)
 
     whole = orn.sample(post, **options)
     found, times = sittings(monkeypatch, call, saves=3)
-    assert times > 2 or way == "laplace"
+    assert times > 2 or not whole.plan.is_chain
     assert np.array_equal(found.flat, whole.flat)
     assert (found.steps, found.status) == (whole.steps, whole.status)
+    assert str(found.plan) == str(whole.plan)
     if whole.learning is not None:
         assert found.learning is not None
         assert str(found.learning) == str(whole.learning)
-        assert found.posterior.hyperparameters.keys() == whole.posterior.hyperparameters.keys()
+        assert str(found.posterior.hyperparameters) == str(whole.posterior.hyperparameters)
     again = call()
     assert np.array_equal(again.flat, whole.flat)
     assert again.seconds == found.seconds
-    assert str(again.plan) == str(whole.plan)
-    assert again.diagnose().checks if again.plan.is_chain else True
+    assert again.path.keys() == whole.path.keys()
 
 
+@pytest.mark.slow
 def test_kronecker_factors_survive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     post = zoo()["softmax"]
     options = {"structure": "kronecker", "draws": 64, "chains": 2, "chunk": 1}
@@ -214,22 +221,26 @@ def test_another_model_or_plan_is_refused(tmp_path: Path) -> None:
             init=np.zeros(2),
         )
 
-    orn.sample(own(2.0), checkpoint=tmp_path / "run", **GIVEN)
-    orn.sample(own(2.0), checkpoint=tmp_path / "run", **GIVEN)
+    def call(post: orn.Posterior, structure: str, folder: str, given: bool) -> None:
+        plan = orn.plan(post, "laplace", structure)
+        options = {"plan": plan} if given else {"method": "laplace", "structure": structure}
+        orn.sample(post, draws=8, checkpoint=tmp_path / folder, **options)
+
+    call(own(2.0), "dense", "run", given=False)
+    call(own(2.0), "dense", "run", given=False)
     with pytest.raises(orn.InputError, match="another model: losses of its first rows were"):
-        orn.sample(own(2.1), checkpoint=tmp_path / "run", **GIVEN)
-    post = own(2.0)
-    plan = orn.plan(post, batch_size=20)
-    orn.sample(post, plan, draws=8, checkpoint=tmp_path / "planned")
-    orn.sample(post, orn.plan(post, batch_size=20), draws=8, checkpoint=tmp_path / "planned")
-    with pytest.raises(orn.InputError, match=r"another plan: it was Plan\(.*=20.*now.*=25"):
-        orn.sample(post, orn.plan(post, batch_size=25), draws=8, checkpoint=tmp_path / "planned")
+        call(own(2.1), "dense", "run", given=False)
+    call(own(2.0), "dense", "planned", given=True)
+    call(own(2.0), "dense", "planned", given=True)
+    with pytest.raises(orn.InputError, match=r"another plan: it was Plan\(.*now Plan\("):
+        call(own(2.0), "diagonal", "planned", given=True)
     with pytest.raises(orn.InputError, match="plan_given was True, now False"):
-        orn.sample(post, draws=8, checkpoint=tmp_path / "planned")
+        orn.sample(own(2.0), draws=8, checkpoint=tmp_path / "planned")
 
 
 def test_plans_come_back_to_the_last_bit() -> None:
-    for name, post in zoo().items():
+    for name in ("linear", "softmax"):
+        post = zoo()[name]
         plan = orn.plan(post, batch_size=30)
         record = plan_record.to_record(plan)
         again = plan_record.from_record(record, post)

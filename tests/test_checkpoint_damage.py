@@ -167,33 +167,25 @@ def test_a_disk_that_fails_at_any_call_loses_nothing(
     assert 5 < number < 99
 
 
-def test_a_full_disk(tmp_path: Path) -> None:
-    """By a limit to the size of a file, which binds root too."""
-    folder = tmp_path / "run"
+def test_a_full_disk_and_a_folder_that_is_shut(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """A limit to the size of files binds root too; permissions bind whom a child becomes."""
+    home = tmp_path_factory.mktemp("starved")
+    for parent in (home, *home.parents):  # which nobody else may enter, so far
+        if parent.stat().st_uid == os.geteuid() and not parent.stat().st_mode & 0o001:
+            parent.chmod(parent.stat().st_mode | 0o055)
+    folder, shut = home / "run", home / "shut"
+    shut.mkdir(mode=0o555)
     options = {"checkpoint": folder, "checkpoint_every": 0, "draws": 8000}
-    code, said, err = child.finish(child.start(largest_file=20_000, chunk=2, **options))
+    code, said, err = child.finish(
+        child.start(largest_file=20_000, chunk=2, shut=str(shut), **options)
+    )
     assert (code, err) == (0, "")
-    assert said.startswith("CheckpointError: ")
-    assert "could not be written: File too large" in said
-    kept = sorted(contents(folder))
-    assert "run-0.orn" in kept
-    assert len(kept) >= 1
+    assert said[-2].startswith("CheckpointError: ")
+    assert "could not be written: File too large" in said[-2]
+    assert said[-1].startswith("CheckpointError: ")
+    assert "can not be written to: Permission denied" in said[-1]
+    assert list(shut.iterdir()) == []
+    assert "run-0.orn" in contents(folder)
     post = regression(rows=240)
     found = orn.sample(post, **{**child.RUN, **options})
     assert np.array_equal(found.flat, orn.sample(post, **{**child.RUN, "draws": 8000}).flat)
-
-
-def test_a_folder_that_can_not_be_written_to(tmp_path_factory: pytest.TempPathFactory) -> None:
-    home = tmp_path_factory.mktemp("shut")
-    for parent in (home, *home.parents):  # which nobody may enter
-        if parent.stat().st_uid == os.geteuid() and not parent.stat().st_mode & 0o001:
-            parent.chmod(parent.stat().st_mode | 0o055)
-    (home / "run").mkdir(mode=0o555)
-    for folder in (home / "run", home / "run" / "inner"):
-        code, said, err = child.finish(
-            child.start(no_rights=True, checkpoint=str(folder), draws=64)
-        )
-        assert code == 0, err
-        assert "can not be written to: Permission denied" in said
-        assert said.startswith("CheckpointError: ")
-    assert list((home / "run").iterdir()) == []

@@ -3,18 +3,23 @@
 import random
 import signal
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from typer.testing import CliRunner
 
 import child
 import ornstein as orn
+from ornstein.cli import app
 from ornstein.folders import claimed
 from tables import regression
 
-LONG = {"draws": 3_000_000, "chunk": 16, "checkpoint_every": 0.05}
+KEPT: dict[str, Any] = {"checkpoint_every": 0, "chunk": 8}
 
 
 @pytest.fixture(scope="module")
@@ -23,74 +28,94 @@ def uninterrupted() -> str:
 
 
 def test_a_run_killed_while_it_writes_loses_nothing(tmp_path: Path, uninterrupted: str) -> None:
-    """Before a flush, before a rename, and with half of a file written."""
-    options = {"checkpoint": tmp_path / "run", "checkpoint_every": 0, "chunk": 8}
-    for deadly in ({"die_in": ["fsync", 4]}, {"die_in": ["replace", 3]}, {"die_in_write": 3}):
-        code, _, _ = child.finish(child.start(**options, **deadly))
+    """Before a rename, and with half of a file written."""
+    folder = tmp_path / "run"
+    deaths: list[dict[str, Any]] = [{"die_in": ["replace", 3]}, {"die_in_write": 3}]
+    for deadly in deaths:
+        code, _, _ = child.finish(child.start(checkpoint=folder, **KEPT, **deadly))
         assert code == -signal.SIGKILL
-    assert (tmp_path / "run" / "lock").exists()  # left behind, and free
-    assert len(list((tmp_path / "run").glob("draws-*"))) >= 5
-    assert list((tmp_path / "run").glob(".*.part"))
-    found = orn.sample(regression(rows=240), **{**child.RUN, **options})  # type: ignore[arg-type]
+    assert (folder / "lock").exists()  # left behind, and free
+    assert len(list(folder.glob("draws-*"))) >= 3
+    assert len(list(folder.glob(".*.part"))) == 1
+    found = orn.sample(regression(rows=240), checkpoint=folder, **child.RUN)
     assert child.digest(found) == uninterrupted
-    assert not list((tmp_path / "run").glob(".*"))
+    assert not list(folder.glob(".*"))
 
 
 @pytest.mark.slow
-def test_a_run_killed_twenty_times_at_random_loses_nothing(tmp_path: Path) -> None:
-    rng, folder, killed = random.Random(1), tmp_path / "run", 0
-    draws = {"draws": 1_500_000}
-    options = {"checkpoint": folder, "checkpoint_every": 0, "chunk": 8, **draws}
-    sizes = []
-    while killed < 20:
-        running = child.start(**options)
-        child.wait_until_ready(running)
-        time.sleep(rng.uniform(0.0, 0.4))
-        running.kill()
-        code, last, err = child.finish(running)
-        assert code == -signal.SIGKILL, (last, err)
-        killed += 1
+def test_a_run_killed_twenty_times_loses_nothing(tmp_path: Path, uninterrupted: str) -> None:
+    """At random moments, and before the nth flush or rename: of the file, and of the folder."""
+    rng, folder, sizes = random.Random(1), tmp_path / "run", []
+    for kill in range(24):
+        deadly = {} if kill < 20 else {"die_in": [["fsync", "replace"][kill % 2], kill - 18]}
+        running = child.start(checkpoint=folder, pause=0.02, **KEPT, **deadly)
+        if kill < 20:
+            child.wait_until_ready(running)
+            time.sleep(rng.uniform(0.0, 0.15))
+            running.kill()
+        code, said, err = child.finish(running)
+        assert code == -signal.SIGKILL, (kill, said, err)
         sizes.append(sum(path.stat().st_size for path in folder.glob("draws-*")))
     assert sorted(sizes) == sizes
-    assert sizes[0] < sizes[10] < sizes[-1]
-    code, last, err = child.finish(child.start(**options))
+    assert len(set(sizes)) > 10
+    code, said, err = child.finish(child.start(checkpoint=folder, **KEPT))
     assert code == 0, err
-    whole = orn.sample(regression(rows=240), **{**child.RUN, **draws})
-    assert last == f"done 1500000 {child.digest(whole)}"
+    assert said[-1] == f"done {child.RUN['draws']} {uninterrupted}"
 
 
-def test_ctrl_c_keeps_what_was_drawn_and_says_how_to_go_on(tmp_path: Path) -> None:
+def test_ctrl_c_keeps_what_was_drawn_and_says_how_to_go_on(
+    tmp_path: Path, uninterrupted: str
+) -> None:
     folder = tmp_path / "run"
-    running = child.start(checkpoint=folder, **LONG)
+    running = child.start(checkpoint=folder, pause=0.1, chunk=8)
     child.wait_until_ready(running)
     with pytest.raises(orn.InputError, match=rf"in use by process {running.pid}"):
-        orn.sample(regression(rows=240), draws=8, checkpoint=folder)
+        orn.sample(regression(rows=240), checkpoint=folder, **child.RUN)
     running.send_signal(signal.SIGINT)
-    code, last, err = child.finish(running)
+    code, said, err = child.finish(running)
     assert (code, err) == (0, "")
-    assert last.startswith("KeyboardInterrupt: interrupted after")
-    assert f"checkpoint={str(folder)!r}, goes on" in last
-    assert sum(path.stat().st_size for path in folder.glob("draws-*")) > 16 * 256 * 3 * 8
-    again = child.start(checkpoint=folder, **LONG)
-    child.wait_until_ready(again)
-    again.send_signal(signal.SIGINT)
-    _, later, _ = child.finish(again)
-    first, second = (
-        int(text.split(" after ")[1].split(" ")[0].replace(",", "")) for text in (last, later)
-    )
-    assert second > first > 0
+    assert said[-1].startswith("KeyboardInterrupt: interrupted after")
+    assert f"checkpoint={str(folder)!r}, goes on" in said[-1]
+    assert sorted(path.name for path in folder.iterdir()) == ["draws-0-00001.orn", "run-0.orn"]
+    assert (folder / "draws-0-00001.orn").stat().st_size > 100_000
+    found = orn.sample(regression(rows=240), checkpoint=folder, **child.RUN)
+    assert child.digest(found) == uninterrupted
 
 
-def test_ctrl_c_without_a_checkpoint_returns_the_draws_so_far() -> None:
-    options = {name: value for name, value in LONG.items() if name != "checkpoint_every"}
-    running = child.start(**options)
-    child.wait_until_ready(running)
-    running.send_signal(signal.SIGINT)
-    code, last, err = child.finish(running)
-    assert (code, err) == (0, "")
-    kind, draws, _ = last.split(" ")
-    assert kind == "interrupted"
-    assert 16 * 128 <= int(draws) < 3_000_000
+def test_ctrl_c_without_a_checkpoint_returns_the_draws_so_far(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The signal is real, and comes between the third chunk and the fourth."""
+
+    @contextmanager
+    def opened(_total: int) -> Iterator[Callable[[int, int], None]]:
+        reports = []
+
+        def report(done: int, _total: int) -> None:
+            reports.append(done)
+            if len(reports) == 3:
+                signal.raise_signal(signal.SIGINT)
+
+        yield report
+
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with (
+            monkeypatch.context() as patch,
+            pytest.warns(orn.InterruptWarning, match="interrupted after"),
+        ):
+            patch.setattr("ornstein.api.bar", lambda *_: opened)
+            found = orn.sample(regression(rows=240), chunk=1, **child.RUN)
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert not found.status.ok
+    assert found.status.kind == "interrupted"
+    assert "stopped: interrupted" in repr(found)
+    whole = orn.sample(regression(rows=240), **child.RUN)
+    count = found.flat.shape[1]
+    assert 0 < count < child.RUN["draws"]
+    assert np.array_equal(found.flat, whole.flat[:, :count])
 
 
 def test_ctrl_c_on_the_command_line(tmp_path: Path) -> None:
@@ -98,24 +123,36 @@ def test_ctrl_c_on_the_command_line(tmp_path: Path) -> None:
     size = rng.uniform(20, 200, 400)
     frame = pd.DataFrame({"size": size, "price": 30 * size + rng.normal(size=400)})
     frame.to_csv(tmp_path / "houses.csv", index=False)
-    words = ["fit", f"{tmp_path}/houses.csv", "-t", "price", "-o", f"{tmp_path}/houses"]
-    words += ["--method", "sgd", "--batch-size", "4", "--draws", "2000"]
-    running = child.start(*words, "--checkpoint", f"{tmp_path}/kept")
+    words = ["fit", f"{tmp_path}/houses.csv", "-t", "price", "--draws", "2000", "-q"]
+    kept = ["-o", f"{tmp_path}/houses", "--checkpoint", f"{tmp_path}/kept"]
+    running = child.start(*words, *kept, pause=0.5)
     child.wait_until_ready(running)
     running.send_signal(signal.SIGINT)
-    code, last, err = child.finish(running)
-    assert code == 130, (last, err)
-    assert "Traceback" not in err
+    code, said, err = child.finish(running)
+    assert code == 130, (said, err)
+    assert err.startswith("ornstein: interrupted after")
     assert f"To go on: ornstein resume {tmp_path}/kept" in err
+    assert err.count("\n") == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == ["houses.csv", "kept"]
-    code, _, err = child.finish(child.start("resume", f"{tmp_path}/kept"))
-    assert code == 0, err
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["houses", "houses.csv", "kept"]
-    whole = child.start(*words[:-2], "--draws", "2000", "-o", f"{tmp_path}/whole", "--quiet")
-    code, _, err = child.finish(whole)
-    assert code == 0, err
+    other = CliRunner().invoke(app, [*words, *kept, "--seed", "3"])
+    assert isinstance(other.exception, orn.InputError)
+    assert "holds another command: key was 0, now 3" in str(other.exception)
+    for arguments in (["resume", f"{tmp_path}/kept", "-q"], [*words, "-o", f"{tmp_path}/whole"]):
+        done = CliRunner().invoke(app, arguments, catch_exceptions=False)
+        assert done.exit_code == 0, done.stderr
     for name in ("summary.csv", "plan.json"):
-        assert (tmp_path / "houses" / name).read_text() == (tmp_path / "whole" / name).read_text()
+        found, whole = ((tmp_path / run / name).read_text() for run in ("houses", "whole"))
+        assert found == whole
+    again = CliRunner().invoke(app, ["resume", f"{tmp_path}/kept"], catch_exceptions=False)
+    assert "it has ended: see" in again.stderr
+
+
+def test_resume_wants_a_checkpoint_of_a_command(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["resume", str(tmp_path)])
+    assert isinstance(done.exception, orn.InputError)
+    assert "Name the folder that was given as --checkpoint" in str(done.exception)
+    helped = CliRunner().invoke(app, ["resume", "--help"])
+    assert "Example: ornstein resume houses-run" in helped.output
 
 
 def test_two_fits_into_one_folder(tmp_path: Path) -> None:
@@ -124,19 +161,7 @@ def test_two_fits_into_one_folder(tmp_path: Path) -> None:
     frame.to_csv(tmp_path / "t.csv", index=False)
     words = ["fit", f"{tmp_path}/t.csv", "-t", "y", "-o", f"{tmp_path}/run", "--draws", "20"]
     with claimed(tmp_path / ".run.lock", "it"):
-        code, _, err = child.finish(child.start(*words))
-        assert code == 1
-        assert f"the folder {tmp_path}/run is in use by process" in err
-    assert not (tmp_path / "run").exists()
-    code, _, err = child.finish(child.start(*words))
-    assert code == 0, err
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["run", "t.csv"]
-
-
-def test_a_lock_is_freed_when_its_holder_is_killed(tmp_path: Path) -> None:
-    running = child.start(checkpoint=tmp_path / "run", **LONG)
-    child.wait_until_ready(running)
-    running.kill()
-    running.wait()
-    with claimed(tmp_path / "run" / "lock", "it"), pytest.raises(orn.InputError, match="in use"):
-        orn.sample(regression(rows=240), draws=8, checkpoint=tmp_path / "run")
+        done = CliRunner().invoke(app, words)
+    assert isinstance(done.exception, orn.InputError)
+    assert f"the folder {tmp_path}/run is in use by process" in str(done.exception)
+    assert [path.name for path in tmp_path.iterdir()] == ["t.csv"]

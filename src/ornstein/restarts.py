@@ -60,7 +60,7 @@ def _as_made(plan: Plan) -> dict[str, Any]:
 
 
 def _outweighing(plan: Plan) -> Vector:
-    """``E E'`` four times as large, and so large that C's estimate no longer decides about the gain.
+    """``E E'`` four times as large, and too large for C's estimate to matter much.
 
     ``K = (2 / N) (C_S + E E' / eps)^-1``: however small C is estimated, the gain is below a third
     of what it would be without injected noise.
