@@ -206,6 +206,6 @@ def arrays(draw: st.DrawFn) -> Any:
     form = draw(st.sampled_from(["array", "array", "list", "frame", "masked"]))
     if form == "list":
         return array.tolist()
-    if form == "frame" and array.ndim in (1, 2) and dtype.kind != "g":
+    if form == "frame" and array.ndim in (1, 2):
         return pd.DataFrame(array) if array.ndim == 2 else pd.Series(array)
     return np.ma.masked_equal(array, 1) if form == "masked" and dtype.kind in "fi" else array

@@ -65,7 +65,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(
 @pytest.mark.slow
 def test_kronecker_factors_survive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     post = zoo()["softmax"]
-    options = {"structure": "kronecker", "draws": 64, "chains": 2, "chunk": 1}
+    options: dict[str, Any] = {"structure": "kronecker", "draws": 64, "chains": 2, "chunk": 1}
     found, times = sittings(
         monkeypatch,
         lambda: orn.sample(post, checkpoint=tmp_path / "run", checkpoint_every=0, **options),
@@ -97,7 +97,7 @@ def test_a_run_that_has_ended_is_not_run_again(
 
 def test_a_run_goes_on_with_other_chunks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     post = regression(rows=240)
-    options = {"draws": 256, "thin": 2, "chains": 3}
+    options: dict[str, Any] = {"draws": 256, "thin": 2, "chains": 3}
     whole, chunks = orn.sample(post, **options), iter([1, 2, 5, 3, 2, 4, 1, 2, 3] * 9)
     found, times = sittings(
         monkeypatch,

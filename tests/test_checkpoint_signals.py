@@ -86,6 +86,7 @@ def test_ctrl_c_without_a_checkpoint_returns_the_draws_so_far(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The signal is real, and comes between the third chunk and the fourth."""
+    post = regression(rows=240)
 
     @contextmanager
     def opened(_total: int) -> Iterator[Callable[[int, int], None]]:
@@ -98,21 +99,18 @@ def test_ctrl_c_without_a_checkpoint_returns_the_draws_so_far(
 
         yield report
 
+    whole = orn.sample(post, **child.RUN)
+    monkeypatch.setattr("ornstein.api.bar", lambda *_: opened)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        with (
-            monkeypatch.context() as patch,
-            pytest.warns(orn.InterruptWarning, match="interrupted after"),
-        ):
-            patch.setattr("ornstein.api.bar", lambda *_: opened)
-            found = orn.sample(regression(rows=240), chunk=1, **child.RUN)
+        with pytest.warns(orn.InterruptWarning, match="interrupted after"):
+            found = orn.sample(post, chunk=1, **child.RUN)
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     finally:
         signal.signal(signal.SIGINT, before)
     assert not found.status.ok
     assert found.status.kind == "interrupted"
     assert "stopped: interrupted" in repr(found)
-    whole = orn.sample(regression(rows=240), **child.RUN)
     count = found.flat.shape[1]
     assert 0 < count < child.RUN["draws"]
     assert np.array_equal(found.flat, whole.flat[:, :count])

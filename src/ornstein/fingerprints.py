@@ -17,13 +17,15 @@ _LOOKS = 4  # rows and prior are looked at, to tell models apart
 
 def plain(value: Any) -> Any:
     """An argument as a record: numbers and texts as they are, arrays by a digest of all of them."""
+    if isinstance(value, np.generic):
+        return value.item()
     if value is None or isinstance(value, bool | int | float | str):
-        return value.item() if isinstance(value, np.generic) else value
+        return value
     if isinstance(value, Mapping):
         return {str(name): plain(part) for name, part in value.items()}
     if isinstance(value, list | tuple):
         return [plain(part) for part in value]
-    if isinstance(value, np.ndarray | np.generic | jax.Array):
+    if isinstance(value, np.ndarray | jax.Array):
         return _array(value)
     leaves = jax.tree.leaves(value)
     if len(leaves) != 1 or leaves[0] is not value:

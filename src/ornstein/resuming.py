@@ -109,8 +109,8 @@ def _begun(
         post = post.with_hyper(learning.values, post.layout.unravel(kept.center))
     found = fingerprints.looks(post, kept.center)
     if differences(record["looks"], found, _ROUNDING):
-        was, now = (_shown(values) for values in (record["looks"], found))
-        _refuse(place, "another model", [f"losses of its first rows were {was}, now {now}"])
+        lines = [f"losses of its first rows were {_shown(record['looks'])}, now {_shown(found)}"]
+        _refuse(place, "another model", lines)
     others = differences(record["versions"], fingerprints.versions())
     if others:
         warnings.warn(
