@@ -54,7 +54,7 @@ def damaged(content: bytes) -> list[bytes]:
     return [b"", content[:-1], content[: len(content) // 2], *flipped, bytes(len(content))]
 
 
-@pytest.mark.parametrize("state", ["stopped", "ended"])
+@pytest.mark.parametrize("state", ["stopped", pytest.param("ended", marks=pytest.mark.slow)])
 def test_every_damaged_file_is_refused_or_left_behind(
     state: str,
     whole: orn.Result,

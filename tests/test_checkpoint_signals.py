@@ -65,6 +65,7 @@ def test_a_run_killed_twenty_times_loses_nothing(tmp_path: Path) -> None:
     assert said[-1] == f"done 800000 {child.digest(whole)}"
 
 
+@pytest.mark.slow
 def test_ctrl_c_keeps_what_was_drawn_and_says_how_to_go_on(
     tmp_path: Path, uninterrupted: str
 ) -> None:

@@ -46,7 +46,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
     frame = pd.DataFrame(
         {"a": np.arange(30.0) ** 0.5, "kind": list("xyz") * 10, "y": np.sin(np.arange(30.0))}
     )
-    model, result, _ = fitted.fit_table(frame, "y", draws=8)
+    model, result, _ = fitted.fit_table(frame, "y", draws=8, method="laplace")
     fitted.save(folder / "fitted", model, result)
     buffer = io.BytesIO()
     frame.to_parquet(buffer)
@@ -263,7 +263,7 @@ TARGETS: dict[str, tuple[Check, st.SearchStrategy[Any], int, int]] = {
         60,
         1500,
     ),
-    "samples": (check_sample, SAMPLED, 12, 120),
+    "samples": (check_sample, SAMPLED, 6, 120),
 }
 
 

@@ -50,6 +50,7 @@ def test_a_start_too_far_out_begins_again_nearer(tmp_path: Path) -> None:
     assert recalled.status == found.status
 
 
+@pytest.mark.slow
 def test_restarts_are_bounded_and_the_last_one_is_told(tmp_path: Path) -> None:
     post = walled(0.17)
     plan = orn.plan(post, batch_size=40)
@@ -75,18 +76,23 @@ def test_restarts_are_bounded_and_the_last_one_is_told(tmp_path: Path) -> None:
     assert np.array_equal(again.flat, found.flat)
 
 
+WAYS: list[tuple[dict[str, Any], str]] = [
+    ({}, "rho=3"),
+    ({"method": "sgd", "batch_size": 20}, "batch_size=10"),
+]
+MORE_WAYS: list[tuple[dict[str, Any], str]] = [
+    ({"structure": "diagonal"}, "rho="),
+    ({"method": "sgfs", "batch_size": 20, "estimate": "running"}, "more injected noise"),
+    ({"method": "sgfs", "batch_size": 20, "extra_noise": 0.5}, "more injected noise"),
+    ({"method": "sgld", "structure": "dense", "step_size": 0.1}, "step_size=0.05"),
+    ({"method": "sghmc", "batch_size": 20}, "batch_size=10"),
+    ({"method": "averaged", "batch_size": 20}, "batch_size=10"),
+]
+
+
 @pytest.mark.parametrize(
     ("options", "how"),
-    [
-        ({}, "rho=3"),
-        ({"structure": "diagonal"}, "rho="),
-        ({"method": "sgd", "batch_size": 20}, "batch_size=10"),
-        ({"method": "sgfs", "batch_size": 20, "estimate": "running"}, "more injected noise"),
-        ({"method": "sgfs", "batch_size": 20, "extra_noise": 0.5}, "more injected noise"),
-        ({"method": "sgld", "structure": "dense", "step_size": 0.1}, "step_size=0.05"),
-        ({"method": "sghmc", "batch_size": 20}, "batch_size=10"),
-        ({"method": "averaged", "batch_size": 20}, "batch_size=10"),
-    ],
+    [*WAYS, *(pytest.param(*way, marks=pytest.mark.slow) for way in MORE_WAYS)],
 )
 def test_every_method_knows_shorter_steps(options: dict[str, Any], how: str) -> None:
     post = regression(rows=400)
@@ -108,7 +114,7 @@ def test_a_running_estimate_that_explodes_is_caught_and_begun_again() -> None:
     X[0, 1] = 30.0
     post = orn.models.poisson(X, rng.poisson(1.0, size=2000))
     plan = orn.plan(post, method="sgfs", estimate="running", extra_noise=1e-9, batch_size=2)
-    options: dict[str, Any] = {"draws": 100, "dtype": "float32"}
+    options: dict[str, Any] = {"draws": 60, "dtype": "float32"}
     with pytest.warns(orn.DivergenceWarning, match="became non-finite"):
         stopped = orn.sample(post, plan, **options)
     assert stopped.status.kind == "diverged"
@@ -120,6 +126,6 @@ def test_a_running_estimate_that_explodes_is_caught_and_begun_again() -> None:
     assert told[1].startswith("2 of 3 at most: shorter steps, more injected noise")
     assert found.status.ok
     assert len(found.path["restarts"]) >= 1
-    assert found.flat.shape == (4, 100, 2)
+    assert found.flat.shape == (4, 60, 2)
     ratio = found.flat.std(axis=(0, 1)) / np.sqrt(np.diag(found.plan.predicted_cov))
     assert np.all((ratio > 0.7) & (ratio < 1.4))

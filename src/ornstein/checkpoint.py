@@ -1,11 +1,13 @@
 """Checkpoints: a run kept in a folder as it goes, to go on from where it stopped.
 
-===================  ==============================================================================
-``run-0.orn``        arguments, fingerprint of the data, plan, learned hyperparameters: written once
-``draws-0-00001.orn``  the draws since the last checkpoint, and every chain's state after them
-``end-0.orn``        how the run ended
-``lock``             held while a run writes here
-===================  ==============================================================================
+``run-0.orn``
+    arguments, fingerprint of the data, plan, learned hyperparameters: written once
+``draws-0-00001.orn``, ...
+    the draws since the file before, and every chain's state after them
+``end-0.orn``
+    how the run ended
+``lock``
+    held while a run writes here
 
 Every file is written whole, then renamed into place, and knows its own checksum. Draws are written
 once, so a run's checkpoints cost as much as its draws. Of damaged draws the run goes back to the

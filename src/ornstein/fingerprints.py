@@ -43,10 +43,14 @@ def arrays(name: str, tree: PyTree) -> dict[str, Any]:
 
 def _array(value: Any) -> dict[str, Any]:
     array = np.ascontiguousarray(value)
+    if array.dtype.hasobject:
+        content: bytes | memoryview = repr(array.tolist()).encode()
+    else:
+        content = array.reshape(-1).view(np.uint8).data
     return {
         "shape": list(np.shape(value)),
         "dtype": array.dtype.str,
-        "digest": digest(array.reshape(-1).view(np.uint8).data),
+        "digest": digest(content),
     }
 
 
