@@ -13,7 +13,6 @@ from ornstein import plan_record
 from tables import features, regression, zoo
 
 WAYS: dict[str, dict[str, Any]] = {
-    "single precision": {"dtype": "float32"},
     "running": {"method": "sgfs", "estimate": "running", "batch_size": 30},
     "auto": {"draws": "auto", "target_ess": 600.0, "chains": 2},
     "learned": {"learn_hyper": True},
@@ -21,6 +20,7 @@ WAYS: dict[str, dict[str, Any]] = {
 }
 MORE_WAYS: dict[str, dict[str, Any]] = {
     "exact": {},
+    "single precision": {"dtype": "float32"},
     "momentum": {"method": "momentum", "batch_size": 10},
     "epochs": {"batches": "epochs", "control_variates": False},
     "diagonal": {"structure": "diagonal"},
@@ -223,21 +223,17 @@ def test_another_model_or_plan_is_refused(tmp_path: Path) -> None:
             init=np.zeros(2),
         )
 
-    def call(post: orn.Posterior, structure: str, folder: str, given: bool) -> None:
-        plan = orn.plan(post, "laplace", structure)
-        options = {"plan": plan} if given else {"method": "laplace", "structure": structure}
-        orn.sample(post, draws=8, checkpoint=tmp_path / folder, **options)
-
-    call(own(2.0), "dense", "run", given=False)
-    call(own(2.0), "dense", "run", given=False)
+    post, folder = own(2.0), tmp_path / "run"
+    plan = orn.plan(post, "laplace")
+    for _ in range(2):
+        orn.sample(post, plan, draws=8, checkpoint=folder)
     with pytest.raises(orn.InputError, match="another model: losses of its first rows were"):
-        call(own(2.1), "dense", "run", given=False)
-    call(own(2.0), "dense", "planned", given=True)
-    call(own(2.0), "dense", "planned", given=True)
+        orn.sample(own(2.1), plan, draws=8, checkpoint=folder)
+    other = orn.plan(post, "laplace", "diagonal")
     with pytest.raises(orn.InputError, match=r"another plan: it was Plan\(.*now Plan\("):
-        call(own(2.0), "diagonal", "planned", given=True)
+        orn.sample(post, other, draws=8, checkpoint=folder)
     with pytest.raises(orn.InputError, match="plan_given was True, now False"):
-        orn.sample(own(2.0), draws=8, checkpoint=tmp_path / "planned")
+        orn.sample(post, draws=8, checkpoint=folder)
 
 
 @pytest.mark.slow
