@@ -24,7 +24,7 @@ from ornstein.engines import ENGINES, bbvi, nuts
 from ornstein.engines.elbo import Elbo, Gaussian
 from ornstein.engines.laplace import local_root
 from ornstein.operators import Dense, Diagonal
-from ornstein.runner import OpenProgress, Report, Run, Settings
+from ornstein.runs import OpenProgress, Report, Run, Settings
 from ornstein.theory import gaussian_kl
 from tables import Floats, as_generic, features, regression, zoo
 

@@ -25,13 +25,14 @@ def test_no_example_is_left_out() -> None:
 
 
 @pytest.mark.parametrize(("code", "shown"), EXAMPLES)
-def test_examples_print_what_they_say(code: str, shown: str) -> None:
+def test_examples_print_what_they_say(code: str, shown: str, tmp_path: Path) -> None:
     environment = {k: v for k, v in os.environ.items() if not k.startswith("JAX_")}
     run = subprocess.run(
         [sys.executable, "-W", "error::DeprecationWarning:ornstein", "-c", code],
         capture_output=True,
         text=True,
         env=environment,
+        cwd=tmp_path,
         check=False,
     )
     assert run.returncode == 0, run.stderr

@@ -11,8 +11,11 @@ Result(chains=4, draws=200, parameters=2)
 
 from ornstein import datasets, models, theory
 from ornstein._check import (
+    CheckpointError,
+    CheckpointWarning,
     DivergenceWarning,
     InputError,
+    InterruptWarning,
     OptimumError,
     OrnsteinError,
     TargetWarning,
@@ -41,6 +44,8 @@ __all__ = [
     "VARIANTS",
     "Anchor",
     "Check",
+    "CheckpointError",
+    "CheckpointWarning",
     "Comparison",
     "CrossValidation",
     "Diagnosis",
@@ -49,6 +54,7 @@ __all__ = [
     "Evidence",
     "Geometry",
     "InputError",
+    "InterruptWarning",
     "Learned",
     "Learning",
     "MeasuredKL",

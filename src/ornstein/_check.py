@@ -29,6 +29,18 @@ class OptimumError(OrnsteinError, RuntimeError):
     """The optimum could not be found to the accuracy the plan needs."""
 
 
+class CheckpointError(OrnsteinError, RuntimeError):
+    """A checkpoint cannot be written, or holds nothing that can be used; the message says why."""
+
+
+class CheckpointWarning(RuntimeWarning):
+    """Part of a checkpoint is damaged, and the run goes on from an earlier one."""
+
+
+class InterruptWarning(RuntimeWarning):
+    """A run without a checkpoint was interrupted, and keeps the draws up to there."""
+
+
 class TargetWarning(RuntimeWarning):
     """A run with ``draws="auto"``, or a variational fit, ended before it reached its targets."""
 

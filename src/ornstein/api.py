@@ -1,34 +1,50 @@
 """The whole way in one call."""
 
-import math
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from inspect import signature
+from pathlib import Path
 from typing import Any, Literal
 
 import jax
+import numpy as np
 
 from ornstein import _check
-from ornstein._check import DivergenceWarning, InputError, TargetWarning, UnstablePlanError
-from ornstein._types import Key, Vector
+from ornstein._check import (
+    DivergenceWarning,
+    InputError,
+    InterruptWarning,
+    TargetWarning,
+    UnstablePlanError,
+)
+from ornstein._types import Array, Key, Vector
+from ornstein.checkpoint import Checkpoint, opened
 from ornstein.engines import ENGINES
 from ornstein.hyper import Options, ascend
 from ornstein.hyper.ascent import Draw
-from ornstein.measure import measured_kl, min_ess
-from ornstein.operators import as_matrix
 from ornstein.plan import Plan
 from ornstein.planning import fitting
 from ornstein.planning import plan as make_plan
 from ornstein.posterior import Posterior
-from ornstein.prediction import predict_decreasing
 from ornstein.progress import bar
+from ornstein.request import Asked, as_run, known
 from ornstein.result import Result
-from ornstein.runner import Goal, Settings, check_dtype, run
+from ornstein.resuming import Start, as_arguments, begun, keep
+from ornstein.runner import run
+from ornstein.runs import (
+    Goal,
+    OpenProgress,
+    Run,
+    Settings,
+    check_dtype,
+    from_record,
+    to_record,
+)
 
-_MOST_NUMBERS = 2**28  # kept by a run whose length is not given: 2 GiB
 _FEWEST = 8  # draws a chain of a round to learn from
 _SETTLING = 3  # draws before a round that starts where it is expected to end
-_LONG = "longer strides never end; a plan that asks for one does not mix"
+_FRESH = 2**31  # keys beyond those of chains: learning, then restarts
 
 
 def sample(
@@ -46,6 +62,9 @@ def sample(
     target_ess: float = 1000.0,
     target_kl_error: float | None = None,
     learn_hyper: bool | Mapping[str, Any] = False,
+    checkpoint: str | Path | None = None,
+    checkpoint_every: float | None = None,
+    on_divergence: Literal["stop", "restart"] = "stop",
     **plan_options: Any,
 ) -> Result:
     """Draw from a posterior.
@@ -83,14 +102,32 @@ def sample(
     learn_hyper
         Learn the posterior's hyperparameters first, then sample at the learned values: see
         :func:`ornstein.learn`, whose options may be given by name. ``result.learning`` says how.
+    checkpoint
+        A folder to keep the run in as it goes. The same call goes on where it stopped, to the draws
+        of an uninterrupted run, bit for bit; once it has ended, it returns the result.
+    checkpoint_every
+        Seconds between checkpoints, which are made at the end of a chunk; 30 by default.
+    on_divergence
+        What to do when a chain becomes non-finite: ``stop``, and keep the draws up to there; or
+        ``restart`` all chains, nearer the optimum or with shorter steps, three times at most.
+        ``result.status`` and ``result.path`` say so.
     **plan_options
         Passed to :func:`ornstein.plan` where no plan is given.
 
     Returns
     -------
     Result
-        Draws, summary, diagnosis. A chain that becomes non-finite stops the run: see
-        ``result.status``.
+        Draws, summary, diagnosis. A chain that becomes non-finite, or Ctrl-C, ends the run early:
+        see ``result.status``.
+
+    Raises
+    ------
+    InputError
+        For an argument that does not fit, or a checkpoint of another run.
+    CheckpointError
+        If a checkpoint can not be written, or nothing of it be read.
+    KeyboardInterrupt
+        On Ctrl-C with a checkpoint, which is written first.
 
     Examples
     --------
@@ -103,55 +140,47 @@ def sample(
     >>> result.draws["coef"].shape
     (4, 50, 1)
     """
-    learning = None
-    dtype = check_dtype(dtype)
-    if learn_hyper is not False:
-        given = learn_hyper if isinstance(learn_hyper, Mapping) else {}
-        if plan is not None:
-            raise InputError(
-                "a plan holds for one value of the hyperparameters: leave plan out, and give its "
-                "options, to learn them."
-            )
-        draw = _rounds(key, _check.whole("chains", chains), dtype, progress)
-        post, plan, learning = ascend(post, plan_options, Options.checked(given), draw)
-    elif plan is None:
-        plan = make_plan(post, **plan_options)
-    elif plan_options:
-        unknown = sorted(plan_options)[0]
-        if unknown in signature(make_plan).parameters:
-            raise InputError(f"{unknown!r} belongs to plan, but a plan was given.")
-        near = _check.nearest(unknown, signature(sample).parameters)
-        raise InputError(f"sample has no argument {unknown!r}.{near}")
-    if not isinstance(plan, Plan):
-        raise InputError(f"plan must be made by ornstein.plan, found {type(plan).__name__}.")
-    post = fitting(post, plan)
-    chains = _check.whole("chains", chains)
-    if not plan.is_chain and (thin is not None or warmup is not None):
-        raise InputError(
-            f"thin and warmup are for chains of SGD; method={plan.method!r} has none. Leave them "
-            "out."
-        )
-    goal = None
-    if draws == "auto":
-        if not plan.is_chain or plan.decay is not None:
-            raise InputError("draws='auto' is for chains with a constant step; give a number.")
-        goal, draws = _goal(plan, chains, target_ess, target_kl_error)
-    settings = Settings(
-        chains=chains,
-        draws=plan.draws if draws is None else _check.whole("draws", draws),
-        thin=_check.whole("thin", plan.thin if thin is None else thin, high=2**30, why=_LONG),
-        warmup=plan.warmup if warmup is None else _check.whole("warmup", warmup, low=0),
+    asked = Asked(
+        chains=_check.whole("chains", chains),
+        draws=draws,
+        thin=thin,
+        warmup=warmup,
         dispersion=_check.non_negative("dispersion", dispersion),
-        dtype=dtype,
+        dtype=check_dtype(dtype),
+        target_ess=target_ess,
+        target_kl_error=target_kl_error,
+        on_divergence=_check.choice("on_divergence", on_divergence, ("stop", "restart")),
         chunk=None if chunk is None else _check.whole("chunk", chunk),
     )
-    plan = _as_run(plan, settings)
-    opened = bar("sampling", progress)
-    if plan.is_chain:
-        done = run(post, plan, _check.random_key(key), settings, opened, goal)
-    else:
-        done = ENGINES[plan.engine](post, plan, _check.random_key(key), settings, opened)
-    if not done.status.ok:
+    _refuse_mixture(plan, plan_options, learn_hyper)
+    key = _check.random_key(key)
+    with opened(checkpoint, checkpoint_every) as folder:
+        post, start, arguments = known(post, plan, plan_options), None, {}
+        if folder is not None:
+            given = {**asked.decisive(), "learn_hyper": learn_hyper, "plan_options": plan_options}
+            arguments = as_arguments(key, {**given, "plan_given": plan is not None})
+            start = begun(folder, post, arguments, plan)
+        if start is None:
+            start = _start(post, plan, asked, key, progress, learn_hyper, plan_options)
+            start = start if folder is None else keep(folder, post, arguments, start)
+        shown = bar("sampling", progress)
+        while True:
+            plan, settings, goal = asked.settled(start)
+            done = _run(start, plan, key, settings, shown, goal, folder)
+            again = asked.again(start, settings, done.status)
+            if again is None:
+                break
+            warnings.warn(f"{done.status.message} {again.news}", DivergenceWarning, stacklevel=2)
+            start = again if folder is None else keep(folder, post, arguments, again)
+    done = _with_restarts(done, start)
+    if done.status.kind == "interrupted":
+        if folder is not None:
+            raise KeyboardInterrupt(
+                f"{done.status.message} They are in {folder.folder}: the same call, with "
+                f"checkpoint={str(folder.folder)!r}, goes on from there."
+            )
+        warnings.warn(done.status.message, InterruptWarning, stacklevel=2)
+    elif not done.status.ok:
         warnings.warn(done.status.message, DivergenceWarning, stacklevel=2)
     elif goal is not None and done.flat.shape[1] >= goal.most and not goal.reached(done.flat):
         warnings.warn(
@@ -161,13 +190,107 @@ def sample(
             stacklevel=2,
         )
     return Result(
-        done.flat, done.status, plan, post, settings, done.steps, done.seconds, done.path, learning
+        done.flat,
+        done.status,
+        plan,
+        start.post,
+        settings,
+        done.steps,
+        done.seconds,
+        done.path,
+        start.learning,
     )
 
 
-def _rounds(key: Key, chains: int, dtype: str, progress: bool | None) -> Draw:
+def sample_whole(post: Posterior, plan: Plan | None = None, **options: Any) -> Result:
+    """Like :func:`sample`, for callers with no use for half a run: Ctrl-C ends them too."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", InterruptWarning)
+        result = sample(post, plan, **options)
+    if result.status.kind == "interrupted":
+        raise KeyboardInterrupt(result.status.message)
+    return result
+
+
+def _refuse_mixture(
+    plan: Plan | None, plan_options: Mapping[str, Any], learn_hyper: bool | Mapping[str, Any]
+) -> None:
+    """Raise where a plan is given, and what would make another."""
+    if plan is None:
+        return
+    if learn_hyper is not False:
+        raise InputError(
+            "a plan holds for one value of the hyperparameters: leave plan out, and give its "
+            "options, to learn them."
+        )
+    if not isinstance(plan, Plan):
+        raise InputError(f"plan must be made by ornstein.plan, found {type(plan).__name__}.")
+    if plan_options:
+        unknown = sorted(plan_options)[0]
+        if unknown in signature(make_plan).parameters:
+            raise InputError(f"{unknown!r} belongs to plan, but a plan was given.")
+        near = _check.nearest(unknown, signature(sample).parameters)
+        raise InputError(f"sample has no argument {unknown!r}.{near}")
+
+
+def _start(
+    post: Posterior,
+    plan: Plan | None,
+    asked: Asked,
+    key: Array,
+    progress: bool | None,
+    learn_hyper: bool | Mapping[str, Any],
+    plan_options: Mapping[str, Any],
+) -> Start:
+    """Plan, or learn and plan, where no plan is given."""
+    learning = None
+    if learn_hyper is not False:
+        given = learn_hyper if isinstance(learn_hyper, Mapping) else {}
+        draw = _rounds(key, asked.chains, asked.dtype, progress)
+        post, plan, learning = ascend(post, plan_options, Options.checked(given), draw)
+    elif plan is None:
+        plan = make_plan(post, **plan_options)
+    return Start(fitting(post, plan), plan, learning, asked.dispersion)
+
+
+def _run(
+    start: Start,
+    plan: Plan,
+    key: Array,
+    settings: Settings,
+    shown: OpenProgress,
+    goal: Goal | None,
+    folder: Checkpoint | None,
+) -> Run:
+    """One attempt, by the plan's own engine; restarts have keys of their own."""
+    attempt = len(start.restarts)
+    if plan.is_chain:
+        fresh = key if attempt == 0 else jax.random.fold_in(key, _FRESH + attempt)
+        return run(start.post, plan, fresh, settings, shown, goal, checkpoint=folder)
+    ended = None if folder is None else folder.ended()
+    if ended is not None and isinstance(ended.get("flat"), np.ndarray):
+        return from_record(ended["flat"], ended)
+    done = ENGINES[plan.engine](start.post, plan, key, settings, shown)
+    if folder is not None:
+        folder.end({**to_record(done), "flat": done.flat})
+    return done
+
+
+def _with_restarts(done: Run, start: Start) -> Run:
+    """The run, saying how often it was begun anew."""
+    if not start.restarts:
+        return done
+    times = f"after {len(start.restarts)} restart{'s' if len(start.restarts) > 1 else ''}"
+    story = "; ".join(f"non-finite at step {step}, then {how}" for how, step in start.restarts)
+    message = f"{done.status.message} {times if done.status.ok else f'This was {times}'}: {story}"
+    status = replace(done.status, message=message)
+    steps = np.array([step for _, step in start.restarts], float)
+    return done._replace(status=status, path={**done.path, "restarts": steps})
+
+
+def _rounds(key: Array, chains: int, dtype: str, progress: bool | None) -> Draw:
     """Short runs to learn from, each going on from the last one's ends."""
-    opened, keys = bar("learning", progress), jax.random.fold_in(_check.random_key(key), 2**31)
+    shown, keys = bar("learning", progress), jax.random.fold_in(key, _FRESH)
 
     def draw(post: Posterior, plan: Plan, number: int, wanted: int, last: Vector | None) -> Vector:
         each = max(_FEWEST, -(-wanted // chains))
@@ -176,47 +299,13 @@ def _rounds(key: Key, chains: int, dtype: str, progress: bool | None) -> Draw:
         settings = Settings(chains, draws, plan.thin, warmup, 1.0, dtype, None)
         fresh = jax.random.fold_in(keys, number)
         if plan.is_chain:
-            done = run(post, _as_run(plan, settings), fresh, settings, opened, starts=last)
+            done = run(post, as_run(plan, settings), fresh, settings, shown, starts=last)
         else:
-            done = ENGINES[plan.engine](post, plan, fresh, settings, opened)
+            done = ENGINES[plan.engine](post, plan, fresh, settings, shown)
+        if done.status.kind == "interrupted":
+            raise KeyboardInterrupt("interrupted while learning: nothing is drawn yet.")
         if not done.status.ok:
             raise UnstablePlanError(f"while learning, {done.status.message}")
         return done.flat
 
     return draw
-
-
-def _as_run(plan: Plan, settings: Settings) -> Plan:
-    """The plan for these settings: a decreasing step's prediction depends on the run's length."""
-    if settings.thin < plan.window:
-        raise InputError(
-            f"thin must be at least {plan.window}: a draw is the mean of {plan.window} iterates; "
-            f"found {settings.thin}. Plan with a smaller window to keep more draws."
-        )
-    if plan.decay is None:
-        return plan
-    steps = settings.warmup, settings.warmup + settings.draws * settings.thin
-    return predict_decreasing(plan, *steps)
-
-
-def _goal(
-    plan: Plan, chains: int, target_ess: float, target_kl_error: float | None
-) -> tuple[Goal, int]:
-    """When to stop, and the draws a chain after which to look first."""
-    ess = _check.positive("target_ess", target_ess)
-    error = None if target_kl_error is None else _check.positive("target_kl_error", target_kl_error)
-    if error is not None:
-        plan.refuse_matrices("target_kl_error")
-
-    def reached(flat: Vector) -> bool:
-        if error is not None:
-            whitened_error = measured_kl(flat, plan.center, as_matrix(plan.predicted_cov)).floor
-            if not whitened_error <= error:
-                return False
-        return bool(min_ess(flat) >= ess)
-
-    most = max(16, _MOST_NUMBERS // (chains * plan.dim))
-    needed = ess / chains
-    if error is not None:  # independent draws' floor is D (D + 3) / 4 n
-        needed = max(needed, plan.dim * (plan.dim + 3) / (4 * error * chains))
-    return Goal(reached, most), min(most, max(16, math.ceil(1.25 * needed)))

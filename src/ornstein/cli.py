@@ -3,9 +3,12 @@
 import os
 import shlex
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
+from inspect import signature
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -135,34 +138,99 @@ def fit(
     ] = None,
     seed: _Seed = 0,
     overwrite: Annotated[bool, typer.Option(help="Replace an earlier run.")] = False,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(help="Folder to keep the run in as it goes; see ornstein resume."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
     quiet: _Quiet = False,
 ) -> None:
     """Fit a model to a table, check it, and keep draws, plan and summary in a folder.
 
-    Example: ornstein fit houses.csv --target price -o houses
+    Example: ornstein fit houses.csv --target price -o houses --checkpoint houses-run
     """
-    from ornstein import fitted, report, tables
-    from ornstein.folders import refuse_occupied
+    from ornstein import fitted
+    from ornstein.checkpoint import keep_command
+    from ornstein.folders import claimed_beside, refuse_occupied
 
-    refuse_occupied(out, fitted.FILES, overwrite)
-    frame = tables.read(table)
+    options: dict[str, Any] = {
+        "target": target,
+        "model": model,
+        "method": method,
+        "batch_size": batch_size,
+        "draws": draws,
+        "prior_precision": prior_precision,
+        "noise_scale": noise_scale,
+        "missing": missing,
+        "drop": drop,
+        "key": seed,
+    }
+    with _saying_how_to_resume(checkpoint), claimed_beside(out):
+        refuse_occupied(out, fitted.FILES, overwrite)
+        if checkpoint is not None:
+            places = {"table": table.absolute(), "out": out.absolute()}
+            where = {name: str(path) for name, path in places.items()}
+            keep_command(checkpoint, options, {**where, "overwrite": overwrite})
+        _fit(table, out, overwrite, checkpoint, as_json, quiet, options)
+
+
+@app.command()
+def resume(
+    run: Annotated[Path, typer.Argument(help="Folder that was given as --checkpoint.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+    quiet: _Quiet = False,
+) -> None:
+    """Go on with a fit that was stopped, from its last checkpoint.
+
+    Example: ornstein resume houses-run
+    """
+    from ornstein.checkpoint import kept_command
+
+    command = kept_command(run)
+    try:
+        table, out = (Path(command.pop(name)) for name in ("table", "out"))
+        command["seed"] = command.pop("key")
+        signature(fit).bind(table, out=out, **command)
+    except (TypeError, KeyError) as error:
+        raise InputError(f"{run} holds no command that can be resumed: {error}.") from error
+    if out.is_dir() and not command["overwrite"]:
+        Console(stderr=True).print(f"it has ended: see {out}", markup=False, soft_wrap=True)
+        return
+    fit(table, out=out, checkpoint=run, as_json=as_json, quiet=quiet, **command)
+
+
+@contextmanager
+def _saying_how_to_resume(checkpoint: Path | None) -> Iterator[None]:
+    """Ctrl-C ends a command with 130, and a line that says what is kept."""
+    try:
+        yield
+    except KeyboardInterrupt as stop:
+        how = "Nothing is kept: with --checkpoint FOLDER it would be."
+        if checkpoint is not None:
+            how = f"To go on: {shlex.join(['ornstein', 'resume', str(checkpoint)])}"
+        message = f"ornstein: {str(stop).split('. ')[0] or 'interrupted'}. {how}"
+        Console(stderr=True).print(message, markup=False, soft_wrap=True)
+        raise typer.Exit(130) from None
+
+
+def _fit(
+    table: Path,
+    out: Path,
+    overwrite: bool,
+    checkpoint: Path | None,
+    as_json: bool,
+    quiet: bool,
+    options: dict[str, Any],
+) -> None:
+    from ornstein import fitted, report, tables
+
+    frame, drop = tables.read(table), options.pop("drop")
     if drop:
         tables.require_columns(frame, drop)
         frame = frame.drop(columns=drop)
     say = Console(stderr=True, quiet=quiet, highlight=False)
     fitting, result, remarks = fitted.fit_table(
-        frame,
-        target,
-        model,
-        missing,
-        prior_precision,
-        noise_scale,
-        key=seed,
-        draws=draws,
-        progress=False if quiet else None,
-        method=method,
-        batch_size=batch_size,
+        frame, progress=False if quiet else None, checkpoint=checkpoint, **options
     )
     found = fitted.summary(fitting.encoding, result)
     page = partial(

@@ -14,7 +14,7 @@ import numpy as np
 from ornstein import _check
 from ornstein._check import InputError, OrnsteinError
 from ornstein._types import Key, Vector
-from ornstein.api import sample
+from ornstein.api import sample_whole
 from ornstein.measure import kl_error, measured_kl, min_ess
 from ornstein.operators import as_matrix
 from ornstein.plan import Plan
@@ -258,7 +258,7 @@ class Reference(NamedTuple):
 def _reference(post: Posterior, kind: str, key: Key, progress: bool | None) -> Reference:
     plan = make_plan(post, "nuts" if kind == "nuts" else "laplace")
     if kind == "nuts":
-        flat = sample(post, plan, key=key, draws=1000, progress=progress).flat
+        flat = sample_whole(post, plan, key=key, draws=1000, progress=progress).flat
         flat = flat.reshape(-1, plan.dim)
         return Reference("NUTS", flat.mean(axis=0), np.atleast_2d(np.cov(flat, rowvar=False)))
     return laplace_reference(plan)
@@ -291,7 +291,7 @@ def run_one(
     planning = perf_counter() - began
     settings, note = affordable(plan, draws, chains)
     try:
-        result = sample(post, plan, key=key, dtype=dtype, progress=progress, **settings)
+        result = sample_whole(post, plan, key=key, dtype=dtype, progress=progress, **settings)
     except OrnsteinError as error:
         seconds = perf_counter() - began
         return Entry(name, plan.predicted_kl, note=str(error), seconds=seconds), None

@@ -9,7 +9,7 @@ from sklearn.datasets import load_breast_cancer, load_diabetes
 
 from ornstein import models, plots
 from ornstein._types import Vector
-from ornstein.api import sample
+from ornstein.api import sample_whole
 from ornstein.diagnosis import Diagnosis
 from ornstein.planning import plan
 from ornstein.posterior import Posterior
@@ -60,7 +60,7 @@ def _show(
     console.rule(title)
     made = plan(post, batch_size=batch_size)
     console.print(str(made), highlight=False, markup=False, soft_wrap=True)
-    result = sample(post, made, key=key, draws=draws)
+    result = sample_whole(post, made, key=key, draws=draws)
     console.print(f"\n{result} in {result.seconds:.1f} s of sampling\n", markup=False)
     console.print(_summary_table(result))
     _print_diagnosis(result.diagnose(), console)

@@ -13,9 +13,10 @@ from matplotlib.figure import Figure
 from ornstein import plots, predictive, tables
 from ornstein._check import InputError, shown
 from ornstein._types import Key
-from ornstein.api import sample
+from ornstein.api import sample_whole
 from ornstein.folders import Writer, write_folder
 from ornstein.predictive import Coefficients
+from ornstein.records import digest
 from ornstein.result import Result
 
 _PICTURED = 20_000
@@ -59,6 +60,7 @@ def fit_table(
     key: Key = 0,
     draws: int | None = None,
     progress: bool | None = None,
+    checkpoint: str | Path | None = None,
     **plan_options: Any,
 ) -> tuple[TableModel, Result, list[str]]:
     """Fit a table: the model, the run, and what to tell its user.
@@ -73,7 +75,7 @@ def fit_table(
         ``refuse``, ``drop`` or ``impute``.
     prior_precision, noise_scale
         As for :func:`ornstein.tables.posterior`.
-    key, draws, progress
+    key, draws, progress, checkpoint
         As for :func:`ornstein.sample`.
     **plan_options
         Passed to :func:`ornstein.plan`.
@@ -84,7 +86,9 @@ def fit_table(
         remarks.append(f"{why} Fitting a {model} model.")
     encoding, X, y, notes = tables.learn(frame, target, model, missing)
     post = tables.posterior(X, y, encoding, prior_precision, noise_scale)
-    result = sample(post, key=key, draws=draws, progress=progress, **plan_options)
+    result = sample_whole(
+        post, key=key, draws=draws, progress=progress, checkpoint=checkpoint, **plan_options
+    )
     return TableModel(encoding, _coefficients(encoding, result)), result, [*remarks, *notes]
 
 
@@ -187,10 +191,15 @@ def save(
     """Keep a run in a folder, written whole or not at all; ``extra`` files go with it."""
     noise = float(np.asarray(model.draws.noise_scale))
     about = {"format": 1, "noise_scale": noise, "encoding": json.loads(model.encoding.to_json())}
+
+    def write_about(path: Path) -> None:
+        draws = digest(path.with_name("draws.nc").read_bytes())
+        path.write_text(json.dumps({**about, "draws": draws}, indent=1) + "\n")
+
     files: dict[str, Writer] = {
         **result.files(),
         "summary.csv": lambda path: summary(model.encoding, result).to_csv(path),
-        "table.json": lambda path: path.write_text(json.dumps(about, indent=1) + "\n"),
+        "table.json": write_about,
         **(extra or {}),
     }
     return write_folder(folder, files, overwrite)
@@ -206,13 +215,15 @@ def load(folder: str | Path) -> TableModel:
     try:
         found = json.loads(about.read_text())
         encoding = tables.Encoding.from_json(json.dumps(found["encoding"]))
-        noise, version = float(found["noise_scale"]), found["format"]
+        noise, version, seal = float(found["noise_scale"]), found["format"], found.get("draws")
     except InputError as error:
         raise InputError(f"{about}: {error}") from None
     except (ValueError, TypeError, KeyError) as error:
         raise InputError(f"{about} is damaged ({shown(str(error))}); fit again.") from None
     if version != 1:
         raise InputError(f"{about} has format {shown(version)}; this version reads 1.")
+    if seal is not None and seal != digest(draws.read_bytes()):  # NetCDF notices little itself
+        raise InputError(f"{draws} is damaged, or does not belong to {about.name}; fit again.")
     return TableModel(encoding, _read_draws(draws, encoding, noise))
 
 

@@ -20,7 +20,7 @@ from ornstein.measure import MeasuredKL, measured_kl
 from ornstein.operators import as_matrix
 from ornstein.plan import Plan
 from ornstein.posterior import Posterior
-from ornstein.runner import Settings, Status
+from ornstein.runs import Settings, Status
 
 if TYPE_CHECKING:
     import arviz
@@ -36,15 +36,17 @@ class Result:
     flat
         Draws as vectors, (chains, draws, D), float64.
     status
-        How the run ended; ``status.ok`` is False for a chain that diverged.
+        How the run ended; ``status.ok`` is False where a chain diverged or somebody interrupted,
+        ``status.kind`` says which.
     plan, posterior, settings
         What was run.
     steps
         Steps made by each chain, warm-up included.
     seconds
-        Time in the sampling loop.
+        Time in the sampling loop, in all sittings of a checkpointed run.
     path
-        What an engine saw on its way, e.g. the ELBO of ``bbvi`` round by round.
+        What an engine saw on its way, e.g. the ELBO of ``bbvi`` round by round; ``restarts`` holds
+        the steps at which chains diverged and all were begun again.
     learning
         How the hyperparameters were learned; None where they were not.
     """

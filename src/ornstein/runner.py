@@ -1,87 +1,45 @@
-"""Chains spread over threads, in chunks of segments, with progress between them."""
+"""Chains spread over threads, in chunks of segments; progress and checkpoints between them."""
 
 import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import perf_counter
-from types import MappingProxyType
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
-from ornstein._check import InputError
 from ornstein._tree import cast, to_device
 from ornstein._types import Array, Vector
+from ornstein.checkpoint import Checkpoint, Saved
 from ornstein.data import Order, Reader
+from ornstein.interrupts import listening
 from ornstein.kernels.contract import State
 from ornstein.loop import Loop, Problem, Segments, advance, build_kernel
-from ornstein.operators import (
-    Factor,
-)
+from ornstein.operators import Factor
 from ornstein.plan import Plan
 from ornstein.posterior import Posterior
+from ornstein.runs import (
+    Goal,
+    OpenProgress,
+    Report,
+    Run,
+    Settings,
+    Status,
+    diverged,
+    from_record,
+    interrupted,
+    to_record,
+)
 from ornstein.whitened import in_basis, update_rule
 
 _CHUNKS = 40  # dispatches a long run is cut into, so that progress can be shown
 _CHUNK_STEPS = 100_000  # steps of a dispatch, at least: less is not worth its overhead
 _MAPPED = 256  # draws mapped to parameters at once
 _ORDER_BYTES = 2**26  # reading orders held at once by one chain
-
-
-@dataclass(frozen=True)
-class Status:
-    """How a run ended."""
-
-    ok: bool
-    message: str
-    chain: int | None = None
-    step: int | None = None
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How to run a plan; all checked."""
-
-    chains: int
-    draws: int
-    thin: int
-    warmup: int
-    dispersion: float
-    dtype: str
-    chunk: int | None
-
-
-class Run(NamedTuple):
-    """Draws as vectors (chains, draws, D), how the run went and what was seen on the way."""
-
-    flat: Vector
-    status: Status
-    steps: int
-    seconds: float
-    path: Mapping[str, Vector] = MappingProxyType({})
-
-
-class Goal(NamedTuple):
-    """When to stop a run whose length is not given: ``reached`` looks at draws as vectors.
-
-    It is asked after ``settings.draws`` draws and whenever they have doubled, up to ``most``.
-    """
-
-    reached: Callable[[Vector], bool]
-    most: int
-
-
-Report: TypeAlias = Callable[[int, int], None]
-"""Called with the number of steps done and to do, of one chain."""
-
-
-OpenProgress: TypeAlias = Callable[[int], AbstractContextManager[Report]]
-"""Opens a reporter for a number of steps."""
 
 
 @dataclass
@@ -91,11 +49,30 @@ class _Chain:
     number: int
     key: Array
     state: State
-    kept: list[npt.NDArray[Any]]
+    at: int = 0
+    """Segments made; ``state`` and ``kept`` are those after them."""
+    kept: list[npt.NDArray[Any]] = field(default_factory=list)
+    tail: npt.NDArray[Any] | None = None
+    """Draws of the chunk in which it became non-finite, up to there."""
     ahead: Segments | None = None
     orders: tuple[Order, Order] | None = None
-    fell: int | None = None
-    """Segment at the beginning of the chunk in which it became non-finite."""
+
+    @property
+    def draws(self) -> list[npt.NDArray[Any]]:
+        """All draws, in pieces."""
+        return self.kept if self.tail is None else [*self.kept, self.tail]
+
+    @property
+    def leaves(self) -> list[npt.NDArray[Any]]:
+        """The state as plain arrays."""
+        return [np.asarray(leaf) for leaf in jax.tree.leaves(self.state)]
+
+
+class _Moved(NamedTuple):
+    """A chunk's draws, and the state after it; None where the chain became non-finite."""
+
+    draws: npt.NDArray[Any]
+    state: State | None
 
 
 def run(
@@ -106,19 +83,23 @@ def run(
     progress: OpenProgress,
     goal: Goal | None = None,
     starts: Vector | None = None,
+    checkpoint: Checkpoint | None = None,
 ) -> Run:
     """Run all chains of a plan; ``progress`` opens a reporter for a number of steps.
 
-    Chains begin at ``starts`` (chains, D), or spread about the optimum.
+    Chains begin at ``starts`` (chains, D) or spread about the optimum, or go on from a checkpoint.
     """
     with jax.enable_x64(settings.dtype == "float64"):
         loop, problem, chains, factor = _prepare(post, plan, key, settings, starts)
-    crew = _Crew(loop, problem, _entropy(key), settings)
+    crew = _Crew(loop, problem, _entropy(key), settings, checkpoint)
+    ended = crew.restore(chains)
+    if ended is not None:
+        return from_record(_gathered(chains, ended["draws"], plan.center, factor), ended)
     draws, status, made = settings.draws, Status(True, "ok"), 0
-    began = perf_counter()
     with (
         ThreadPoolExecutor(min(settings.chains, os.cpu_count() or 1)) as pool,
         progress(crew.segments_for(draws) * loop.segment_steps) as report,
+        listening() as crew.stopping,
     ):
         while True:
             status, made = crew.advance(pool, chains, made, crew.segments_for(draws), report)
@@ -127,17 +108,21 @@ def run(
             if goal.reached(_gathered(chains, draws, plan.center, factor)):
                 break
             draws = min(2 * draws, goal.most)
-    seconds = perf_counter() - began
+    seconds = crew.seconds
     flat = _gathered(chains, draws, plan.center, factor)
-    return Run(flat, status, made * loop.segment_steps, seconds)
+    done = Run(flat, status, made * loop.segment_steps, seconds)
+    crew.finish(chains, done)
+    return done
 
 
 def _gathered(chains: list[_Chain], draws: int, center: Vector, factor: Factor) -> Vector:
     """The first draws of every chain as parameters, (chains, draws, D)."""
-    count = min(draws, *(sum(map(len, chain.kept)) for chain in chains))
+    count = min(draws, *(sum(map(len, chain.draws)) for chain in chains))
     gathered = np.empty((len(chains), count, len(center)))
     for chain, target in zip(chains, gathered, strict=True):
-        kept = np.concatenate(chain.kept)[:count].astype(float)
+        if count == 0:
+            break
+        kept = np.concatenate(chain.draws)[:count].astype(float)
         for start in range(0, count, _MAPPED):
             part = kept[start : start + _MAPPED]
             # Always as many at once: a product's rounding depends on the number of its rows.
@@ -151,15 +136,71 @@ class _Crew:
     """What moves all chains, each by chunks of segments at a pace of its own."""
 
     def __init__(
-        self, loop: Loop, problem: Problem, entropy: tuple[int, ...], settings: Settings
+        self,
+        loop: Loop,
+        problem: Problem,
+        entropy: tuple[int, ...],
+        settings: Settings,
+        checkpoint: Checkpoint | None,
     ) -> None:
         self.loop, self.problem, self.entropy, self.settings = loop, problem, entropy, settings
+        self.checkpoint = checkpoint
         self.warm = _warm_draws(settings)
-        self.chunk = _chunk_segments(loop, settings, self.segments_for(settings.draws))
+        total = self.segments_for(settings.draws)
+        self.chunk = _chunk_segments(loop, settings, total, checkpoint is not None)
+        self.stopping: Callable[[], bool] = lambda: False
+        self.began = perf_counter()
+
+    @property
+    def seconds(self) -> float:
+        """Time spent on this run, in earlier sittings too."""
+        return perf_counter() - self.began
 
     def segments_for(self, draws: int) -> int:
         """Segments that hold the warm-up and so many draws."""
         return -(-(self.warm + draws) // self.loop.segment_draws)
+
+    def restore(self, chains: list[_Chain]) -> Mapping[str, Any] | None:
+        """Put chains where the checkpoint has them; returns how the run ended, if it did."""
+        if self.checkpoint is None:
+            return None
+        example = np.empty((0, self.loop.dim), self.settings.dtype)
+        fresh = [Saved(chain.at, chain.leaves, [example]) for chain in chains]
+        found = self.checkpoint.restore(fresh)
+        ended = self.checkpoint.ended()
+        if found is None:
+            return None
+        with jax.enable_x64(self.settings.dtype == "float64"):
+            for chain, kept in zip(chains, found.chains, strict=True):
+                shape = jax.tree.structure(chain.state)
+                chain.state = jax.tree.unflatten(shape, to_device(kept.state))
+                chain.at, chain.kept = kept.at, kept.kept
+        self.began = perf_counter() - found.seconds
+        if ended is None or ended["saved"] != self.checkpoint.number:
+            return None
+        for chain, tail in zip(chains, ended["tails"], strict=True):
+            chain.tail = tail
+        return ended
+
+    def save(self, chains: list[_Chain]) -> None:
+        """Make a checkpoint."""
+        if self.checkpoint is not None:
+            saved = [Saved(chain.at, chain.leaves, chain.kept) for chain in chains]
+            self.checkpoint.save(saved, self.seconds)
+
+    def finish(self, chains: list[_Chain], done: Run) -> None:
+        """Make the last checkpoint."""
+        self.save(chains)
+        if self.checkpoint is not None and done.status.kind != "interrupted":
+            draws, tails = done.flat.shape[1], [chain.tail for chain in chains]
+            self.checkpoint.end(
+                {
+                    **to_record(done),
+                    "draws": draws,
+                    "tails": tails,
+                    "saved": self.checkpoint.number,
+                }
+            )
 
     def advance(
         self,
@@ -173,45 +214,44 @@ class _Crew:
 
         Where a chain becomes non-finite, all end with that chunk.
         """
-        end, done = first + -(-(total - first) // self.chunk) * self.chunk, 0
-        waiting: dict[Future[npt.NDArray[Any]], tuple[_Chain, int]] = {}
+        end, steps = first + -(-(total - first) // self.chunk) * self.chunk, self.loop.segment_steps
+        waiting: dict[Future[_Moved], _Chain] = {}
 
-        def submit(chain: _Chain, at: int) -> None:
-            waiting[pool.submit(self._move, chain, at, at + self.chunk >= end)] = chain, at
+        def submit(chain: _Chain) -> None:
+            if chain.at < end and chain.tail is None and not self.stopping():
+                waiting[pool.submit(self._move, chain, chain.at + self.chunk >= end)] = chain
 
         for chain in chains:
-            submit(chain, first)
+            submit(chain)
         while waiting:
             ready, _ = wait(waiting, return_when=FIRST_COMPLETED)
             for future in ready:
-                chain, at = waiting.pop(future)
-                chain.kept.append(future.result())
-                done += 1
-                steps = self.loop.segment_steps
-                so_far = first + done * self.chunk // len(chains)
-                report(min(so_far, total) * steps, total * steps)
-                if chain.fell is not None:
-                    end = min(end, at + self.chunk)
-                elif at + self.chunk < end:
-                    submit(chain, at + self.chunk)
-        return self._ending(chains, end), end
+                chain, moved = waiting.pop(future), future.result()
+                if moved.state is None:
+                    chain.tail, end = moved.draws, min(end, chain.at + self.chunk)
+                    continue
+                chain.state, chain.at = moved.state, chain.at + self.chunk
+                chain.kept.append(moved.draws)
+                submit(chain)
+            so_far = sum(chain.at for chain in chains) // len(chains)
+            report(min(so_far, total) * steps, total * steps)
+            if self.checkpoint is not None and self.checkpoint.due:
+                self.save(chains)
+        return self._ending(chains, end)
 
-    def _ending(self, chains: list[_Chain], end: int) -> Status:
-        """Cut every chain at the first draw that is not finite in one of them."""
-        last = end - self.chunk
-        fallen = [chain for chain in chains if chain.fell == last]
+    def _ending(self, chains: list[_Chain], end: int) -> tuple[Status, int]:
+        fallen = [chain for chain in chains if chain.tail is not None]
+        behind = [chain.at for chain in chains if chain.at < end and chain.tail is None]
+        if behind:
+            return interrupted(min(behind) * self.loop.segment_steps), min(behind)
         if not fallen:
-            return Status(True, "ok")
-        for chain in chains:
-            del chain.kept[end // self.chunk :]
-        good = min(_finite_draws(chain.kept[-1]) for chain in fallen)
-        for chain in chains:
-            chain.kept[-1] = chain.kept[-1][:good]
+            return Status(True, "ok"), end
         step, number = min((self._bad_step(chain), chain.number) for chain in fallen)
-        return _diverged(number, last * self.loop.segment_steps + step)
+        return diverged(number, step), end
 
-    def _move(self, chain: _Chain, first: int, last: bool) -> npt.NDArray[Any]:
+    def _move(self, chain: _Chain, last: bool) -> _Moved:
         """Advance a chain by a chunk, unless it falls; its draws in whitened coordinates."""
+        first = chain.at
         segments = chain.ahead or self._segments(chain, first)
         with jax.enable_x64(self.settings.dtype == "float64"):
             state, positions = advance(
@@ -222,11 +262,10 @@ class _Crew:
         made = np.asarray(positions).reshape(-1, self.loop.dim)
         if last:
             chain.orders = None  # of many chains these would add up
+        draws = made[max(0, self.warm - first * self.loop.segment_draws) :]
         if np.isfinite(made).all():
-            chain.state = state
-        else:
-            chain.fell = first
-        return made[max(0, self.warm - first * self.loop.segment_draws) :]
+            return _Moved(draws, state)
+        return _Moved(draws[: _finite_draws(draws)], None)
 
     def _segments(self, chain: _Chain, first: int) -> Segments:
         numbers, steps = range(first, first + self.chunk), self.loop.segment_steps
@@ -245,10 +284,10 @@ class _Crew:
 
     def _bad_step(self, chain: _Chain) -> int:
         """First non-finite step of a chain's last chunk, found by running it again, watched."""
-        segments = self._segments(chain, chain.fell or 0)
+        segments = self._segments(chain, chain.at)
         with jax.enable_x64(self.settings.dtype == "float64"):
             _, finite = advance(self.loop, True, self.problem, chain.key, chain.state, segments)
-        return int(np.argmin(np.asarray(finite).ravel()))
+        return chain.at * self.loop.segment_steps + int(np.argmin(np.asarray(finite).ravel()))
 
 
 def _prepare(
@@ -291,7 +330,7 @@ def _prepare(
         if starts is not None:
             start = np.asarray(local.factor.solve(starts[number] - plan.center))
         state = build_kernel(loop, problem).init(init_key, jnp.asarray(start, dtype))
-        chains.append(_Chain(number, chain_key, state, []))
+        chains.append(_Chain(number, chain_key, state))
     return loop, problem, chains, local.factor
 
 
@@ -311,12 +350,14 @@ def _segment_draws(plan: Plan, settings: Settings) -> int:
     return min(plan.segment_draws(settings.thin), 2 ** (quarter.bit_length() - 1))
 
 
-def _chunk_segments(loop: Loop, settings: Settings, total: int) -> int:
-    """Segments in one dispatch."""
+def _chunk_segments(loop: Loop, settings: Settings, total: int, often: bool) -> int:
+    """Segments in one dispatch; no more than are worth one, if ``often``."""
     if settings.chunk is not None:
         return min(settings.chunk, total)
     order_bytes = 4 * max(1, loop.reader.batches.order_length(loop.segment_steps))
     most = max(1, _ORDER_BYTES // order_bytes)
+    if often:
+        most = min(most, max(1, _CHUNK_STEPS // loop.segment_steps))
     dispatches = min(_CHUNKS, total * loop.segment_steps // _CHUNK_STEPS)
     if dispatches > 1:
         return min(-(-total // dispatches), most)
@@ -328,27 +369,3 @@ def _finite_draws(draws: npt.NDArray[Any]) -> int:
     """How many draws come before the first that is not finite."""
     finite = np.isfinite(draws).all(axis=1)
     return len(finite) if finite.all() else int(finite.argmin())
-
-
-def _diverged(chain: int, step: int) -> Status:
-    return Status(
-        False,
-        f"chain {chain} became non-finite at step {step}. The draws up to there are kept. Try "
-        "starts nearer the optimum (dispersion=1), a larger batch_size, a tighter prior, or "
-        "dtype='float64'; result.diagnose() shows which assumption fails.",
-        chain,
-        step,
-    )
-
-
-def check_dtype(dtype: str | None) -> str:
-    """``float32`` or ``float64``; JAX's own default if not given."""
-    if dtype is None:
-        return str(jnp.result_type(float))
-    try:
-        name = np.dtype(dtype).name
-    except TypeError:
-        name = ""
-    if name not in ("float32", "float64"):
-        raise InputError(f"dtype must be float32 or float64, found {dtype!r}.")
-    return name

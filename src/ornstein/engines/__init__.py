@@ -8,7 +8,7 @@ from ornstein._types import Array
 from ornstein.engines import bbvi, laplace, nuts
 from ornstein.plan import Plan
 from ornstein.posterior import Posterior
-from ornstein.runner import OpenProgress, Run, Settings
+from ornstein.runs import OpenProgress, Run, Settings
 
 __all__ = ["ENGINES", "Engine"]
 

@@ -43,7 +43,7 @@ from ornstein.model import LocalModel, Minibatch
 from ornstein.operators import Dense, Diagonal, Factor
 from ornstein.plan import Plan
 from ornstein.posterior import Posterior
-from ornstein.runner import OpenProgress, Report, Run, Settings, Status
+from ornstein.runs import OpenProgress, Report, Run, Settings, Status
 
 _START = 0.1  # scale of the first q, in z
 _RATE = 0.01  # Adam's step in the first round
@@ -291,4 +291,5 @@ def _not_finite(step: int) -> Status:
         f"the variational fit became non-finite within {step:,} steps: there are no draws. Try a "
         "larger batch_size, a tighter prior, or dtype='float64'.",
         step=step,
+        kind="diverged",
     )

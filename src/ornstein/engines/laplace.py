@@ -11,7 +11,7 @@ from ornstein._types import Array, Vector
 from ornstein.operators import Dense, Diagonal, Factor
 from ornstein.plan import Plan
 from ornstein.posterior import Posterior
-from ornstein.runner import OpenProgress, Run, Settings, Status
+from ornstein.runs import OpenProgress, Run, Settings, Status
 
 
 def run(post: Posterior, plan: Plan, key: Array, settings: Settings, progress: OpenProgress) -> Run:

@@ -28,7 +28,7 @@ from ornstein.model import Model
 from ornstein.operators import Factor
 from ornstein.plan import Plan
 from ornstein.posterior import Posterior
-from ornstein.runner import OpenProgress, Run, Settings, Status
+from ornstein.runs import OpenProgress, Run, Settings, Status
 
 _BUFFER = 64  # draws of a dispatch, at most
 
@@ -234,6 +234,7 @@ def _ending(chains: list[_Chain], settings: Settings) -> Status:
                 f"the density is not finite where chain {number} is: there are no draws. Try "
                 "starts nearer the optimum (dispersion=1), or a tighter prior.",
                 number,
+                kind="diverged",
             )
     diverged = sum(chain.divergences for chain in chains)
     if diverged:

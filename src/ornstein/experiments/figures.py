@@ -10,6 +10,7 @@ from rich.console import Console
 
 import ornstein as orn
 from ornstein import plots
+from ornstein.api import sample_whole
 from ornstein.compare import VARIANTS, affordable
 from ornstein.experiments.problems import PROBLEMS
 from ornstein.operators import as_matrix
@@ -89,7 +90,7 @@ def _run(data: str, name: str, draws: int) -> orn.Result:
     post = problem.posterior()
     plan = orn.plan(post, variant.method, variant.structure, problem.batch_size)
     settings, _ = affordable(plan, draws, chains=4)
-    return orn.sample(post, plan, key=_KEY, dtype="float32", progress=False, **settings)
+    return sample_whole(post, plan, key=_KEY, dtype="float32", progress=False, **settings)
 
 
 def _save(folder: Path, name: str, figure: Figure, record: Any, console: Console) -> None:

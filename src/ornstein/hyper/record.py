@@ -1,12 +1,16 @@
 """What was learned, and how."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any
 
 import jax
 import numpy as np
 
 from ornstein._tree import Layout
 from ornstein._types import PyTree, Vector
+
+_TREES = ("values", "errors", "path")
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +57,18 @@ class Learning:
     seconds: float
     labels: tuple[str, ...]
     layout: Layout
+
+    def to_record(self) -> dict[str, Any]:
+        """As plain values and arrays; trees as lists of their leaves."""
+        record = {f.name: getattr(self, f.name) for f in fields(Learning) if f.name != "layout"}
+        return record | {name: jax.tree.leaves(record[name]) for name in _TREES}
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any], layout: Layout) -> "Learning":
+        """What :meth:`to_record` was made of."""
+        trees = {name: jax.tree.unflatten(layout.treedef, record[name]) for name in _TREES}
+        texts = {name: tuple(record[name]) for name in ("stages", "notes", "labels")}
+        return Learning(**{**record, **trees, **texts, "layout": layout})
 
     def __repr__(self) -> str:
         """One line."""

@@ -103,6 +103,7 @@ def _read_text(
 ) -> pd.DataFrame:
     separator = separator or _separator(content)
     names = _header(path, content, separator)
+    _refuse_undecodable(path, content)
     table = _parse(path, content, separator, names)
     columns: dict[str, Any] = {}
     for name in names:
@@ -176,13 +177,19 @@ def _parse(path: Path, content: bytes, separator: str, names: list[str]) -> Any:
                 f"{wrong[0].actual_columns} fields and the first row {len(names)}: "
                 f"{shown(wrong[0].text)}."
             ) from error
-        _refuse_undecodable(path, content)
         raise
     _refuse_open_quote(path, content, table)
     return table.slice(1)
 
 
 def _refuse_undecodable(path: Path, content: bytes) -> None:
+    """Raise for what is not UTF-8, before Arrow meets it in a row that it would report."""
+    try:
+        pa.scalar(content, pa.large_binary()).cast(pa.large_string())
+    except pa.ArrowInvalid:
+        pass
+    else:
+        return
     for number, line in enumerate(content.splitlines(), start=1):
         try:
             line.decode()

@@ -1,0 +1,69 @@
+"""What a run was given, in a form that can be kept and compared."""
+
+import platform
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import numpy as np
+
+from ornstein._types import PyTree, Vector
+from ornstein.geometry import joint_losses
+from ornstein.posterior import Posterior
+from ornstein.records import digest
+
+_LOOKS = 4  # rows and prior are looked at, to tell models apart
+
+
+def plain(value: Any) -> Any:
+    """An argument as a record: numbers and texts as they are, arrays by a digest of all of them."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, Mapping):
+        return {str(name): plain(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(part) for part in value]
+    if isinstance(value, np.ndarray | jax.Array):
+        return _array(value)
+    leaves = jax.tree.leaves(value)
+    if len(leaves) != 1 or leaves[0] is not value:
+        return [plain(leaf) for leaf in leaves]
+    return type(value).__qualname__
+
+
+def arrays(name: str, tree: PyTree) -> dict[str, Any]:
+    """Shape, dtype and digest of every array, by where it is."""
+    return {
+        name + jax.tree_util.keystr(path): _array(leaf)
+        for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
+    }
+
+
+def _array(value: Any) -> dict[str, Any]:
+    array = np.ascontiguousarray(value)
+    if array.dtype.hasobject:
+        content: bytes | memoryview = repr(array.tolist()).encode()
+    else:
+        content = array.reshape(-1).view(np.uint8).data
+    return {
+        "shape": list(np.shape(value)),
+        "dtype": array.dtype.str,
+        "digest": digest(content),
+    }
+
+
+def looks(post: Posterior, theta: Vector) -> Vector:
+    """The joint loss of a few rows at two points: differs where the model does."""
+    few = post.with_rows(np.arange(min(_LOOKS, post.num_data)))
+    return joint_losses(few, np.stack([theta, 0.5 * theta + 0.1]))
+
+
+def versions() -> dict[str, str]:
+    """What rounding may depend on."""
+    return {
+        "jax": jax.__version__,
+        "numpy": np.__version__,
+        "machine": platform.machine(),
+    }
