@@ -59,12 +59,12 @@ class ContinuedGlm(Glm):
     def prior_hessian(self, theta: Array, hyper: PyTree) -> Array:
         """Curvature of both."""
         earlier = hyper["past"]["hessian"] / self._variance(hyper)
-        return super().prior_hessian(theta, hyper) + earlier
+        return jnp.diag(super().prior_hessian_diagonal(theta, hyper)) + earlier
 
     def prior_hessian_diagonal(self, theta: Array, hyper: PyTree) -> Array:
         """Its diagonal."""
-        precision = hyper["prior_precision"] * jnp.ones_like(theta)
-        return precision + jnp.diagonal(hyper["past"]["hessian"]) / self._variance(hyper)
+        earlier = jnp.diagonal(hyper["past"]["hessian"]) / self._variance(hyper)
+        return super().prior_hessian_diagonal(theta, hyper) + earlier
 
     def local_prior(self, center: Vector, hyper: PyTree) -> tuple[Vector, Vector]:
         """Precision as a matrix, and slope."""
