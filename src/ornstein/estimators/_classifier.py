@@ -164,7 +164,8 @@ class BayesianLogisticClassifier(ClassifierMixin, BayesianGlm):  # type: ignore[
 
     def predict(self, X: npt.ArrayLike) -> npt.NDArray[Any]:
         """The most probable class of every row."""
-        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+        best = self.predict_proba(X).argmax(axis=1)
+        return self.classes_[best]
 
     def _targets(self, simulated: Floats) -> npt.NDArray[Any]:
         return self.classes_[simulated.astype(int)]
