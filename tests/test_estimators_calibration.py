@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.datasets import load_breast_cancer, load_digits, load_wine
+from sklearn.datasets import load_breast_cancer, load_digits
 from sklearn.linear_model import LogisticRegressionCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -76,9 +76,8 @@ def compare(X: Floats, labels: Any, train: Any, test: Any, **options: Any) -> No
     assert_no_worse(model.predict_proba(X[test]), peer.predict_proba(X[test]), labels[test])
 
 
-@pytest.mark.parametrize("load", [load_breast_cancer, load_wine])
-def test_probabilities_of_small_tables_are_no_worse_than_cross_validated(load: Any) -> None:
-    X, labels = load(return_X_y=True)
+def test_probabilities_of_a_small_table_are_no_worse_than_cross_validated() -> None:
+    X, labels = load_breast_cancer(return_X_y=True)
     compare(X, labels, *halves(len(X)))
 
 
@@ -92,4 +91,5 @@ def test_probabilities_of_skin_are_no_worse_than_cross_validated(dataset: Load) 
 @pytest.mark.slow
 def test_probabilities_of_digits_are_no_worse_than_cross_validated() -> None:
     X, labels = load_digits(return_X_y=True)
+    X = X.reshape(-1, 4, 2, 4, 2).sum(axis=(2, 4)).reshape(-1, 16)  # four pixels in one
     compare(X, labels, *halves(len(X)))

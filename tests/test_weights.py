@@ -26,9 +26,7 @@ def weighted(name: str, rows: int = 240, **options: Any) -> tuple[orn.Posterior,
     post = zoo(rows)[name]
     weights = np.random.default_rng(5).integers(0, 5, rows).astype(float)
     make = getattr(orn.models, name)
-    again = make(
-        post.data["x"], post.data["y"], intercept=True, sample_weight=weights, **options
-    )
+    again = make(post.data["x"], post.data["y"], intercept=True, sample_weight=weights, **options)
     return again, weights
 
 
