@@ -27,6 +27,7 @@ Precision: TypeAlias = float | Sequence[float] | Literal["learn"]
 
 Scale: TypeAlias = float | Literal["learn"]
 
+_TOLERANCE = 0.1  # of learning from draws, in posterior standard deviations: 0.005 nats
 _LEAST_NOISE = 1e-4  # of a learned noise scale, relative to the target's standard deviation
 
 
@@ -223,7 +224,9 @@ def _learning(
     if post.hyperparameters is None:
         return False
     # Laplace's draws have the plan's moments, and nothing to add to them.
-    learning = {"moments": "plan" if options.method == "laplace" else "auto"}
+    learning: dict[str, Any] = {"moments": "plan"}
+    if not post.quadratic and options.method != "laplace":
+        learning = {"moments": "draws", "tolerance": _TOLERANCE}
     if before is None or set(before.learned) != set(post.hyperparameters):
         return learning
     start = dict(before.learned)
