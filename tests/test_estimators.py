@@ -89,9 +89,7 @@ def test_units_do_not_matter(name: str, intercept: bool) -> None:
     np.testing.assert_allclose(scaled.coef_ * [7.0, 1e-6, 1e6], plain.coef_, rtol=1e-6, atol=1e-9)
     np.testing.assert_allclose(scaled.intercept_, plain.intercept_, rtol=1e-6, atol=1e-8)
     assert intercept or not np.any(plain.intercept_)
-    eta = X @ np.atleast_2d(plain.draws_.coef.mean(axis=0)).T + plain.draws_.intercept.mean(axis=0)
     if name == "linear":
-        assert np.corrcoef(eta[:, 0], target)[0, 1] > 0.5
         np.testing.assert_allclose(plain.predict(X), scaled.predict(X * [7.0, 1e-6, 1e6]))
     elif name == "poisson":
         assert np.isclose(plain.predict(X).mean(), np.mean(target), rtol=0.02) or not intercept
@@ -105,12 +103,14 @@ def test_given_hyperparameters_are_kept_and_nothing_is_learned() -> None:
     assert (model.prior_precision_, model.noise_scale_) == (3.0, 25.0)
     assert model.posterior_.learning is None
     learned = BayesianLinearRegressor(noise_scale=25.0, **QUICK).fit(X, y)
+    assert learned.posterior_.learning is not None
     assert set(learned.posterior_.learning.values) == {"prior_precision"}
     each = BayesianLogisticClassifier(prior_precision=[1.0, 2.0, 3.0], **QUICK)
     each.fit(X, targets(y)["logistic"])
-    assert each.prior_precision_.tolist() == [1.0, 2.0, 3.0]
+    assert np.array_equal(each.prior_precision_, [1.0, 2.0, 3.0])
     by_column = BayesianLinearRegressor(groups="columns", **QUICK).fit(X, y)
-    assert by_column.prior_precision_.shape == (3,)
+    assert np.shape(by_column.prior_precision_) == (3,)
+    assert by_column.posterior_.learning is not None
     assert by_column.posterior_.learning.converged
 
 
@@ -183,15 +183,15 @@ def test_a_stream_comes_near_the_posterior_of_all_rows(name: str) -> None:
 def test_streams_of_classes_may_lack_some() -> None:
     X, y = table(90)
     labels = targets(y)["logistic"]
-    order = np.argsort(labels)
     model = BayesianLogisticClassifier(**QUICK)
     with pytest.raises(orn.InputError, match="classes must be given"):
         model.partial_fit(X, labels)
-    parts = np.array_split(order, 3)
+    later = np.arange(60, 90)
+    parts = [np.arange(60), later[labels[60:] == "no"], later[labels[60:] == "yes"]]
     for part in parts:
         model.partial_fit(X[part], labels[part], classes=["no", "yes"])
-    assert [len(np.unique(labels[part])) for part in parts] == [1, 2, 1]
-    assert 0.3 < model.predict_proba(X)[:, 1].mean() < 0.7
+    whole = clone(model).fit(X, labels)
+    np.testing.assert_allclose(model.predict_proba(X), whole.predict_proba(X), atol=0.1)
     with pytest.raises(orn.InputError, match="none of the classes"):
         model.partial_fit(X[:3], ["no", "yes", "maybe"])
     with pytest.raises(orn.InputError, match="classes changed"):

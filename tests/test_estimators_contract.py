@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from typing import Any
+from unittest import SkipTest
 
 import jax
 import pytest
@@ -28,23 +29,36 @@ def _quickly_compiled() -> Iterator[None]:
     jax.config.update("jax_disable_most_optimizations", False)
 
 
-@parametrize_with_checks([BayesianLinearRegressor(method="laplace", chains=2, draws=20)])
+def passes(check: Any, estimator: Any) -> None:
+    """Run a check; that of array APIs, which the estimators do not claim, asks for a variable."""
+    try:
+        check(estimator)
+    except SkipTest as reason:
+        if "SCIPY_ARRAY_API" not in str(reason):
+            raise
+
+
+@parametrize_with_checks(  # type: ignore[untyped-decorator]
+    [BayesianLinearRegressor(method="laplace", chains=2, draws=20)]
+)
 def test_linear(estimator: Any, check: Any) -> None:
-    check(estimator)
+    passes(check, estimator)
 
 
 @pytest.mark.slow
-@parametrize_with_checks([kind(method="laplace", chains=2, draws=20) for kind in KINDS[1:]])
+@parametrize_with_checks(  # type: ignore[untyped-decorator]
+    [kind(method="laplace", chains=2, draws=20) for kind in KINDS[1:]]
+)
 def test_laplace(estimator: Any, check: Any) -> None:
-    check(estimator)
+    passes(check, estimator)
 
 
 @pytest.mark.slow
-@parametrize_with_checks(
+@parametrize_with_checks(  # type: ignore[untyped-decorator]
     [kind(chains=2, draws=20) for kind in KINDS],
     expected_failed_checks=lambda estimator: (
         {} if isinstance(estimator, BayesianLinearRegressor) else RANDOM
     ),
 )
 def test_exact(estimator: Any, check: Any) -> None:
-    check(estimator)
+    passes(check, estimator)

@@ -77,10 +77,12 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    """The estimators are imported when they are asked for: scikit-learn takes a while."""
-    if name == "estimators":
-        from importlib import import_module
+if not TYPE_CHECKING:
 
-        return import_module("ornstein.estimators")
-    raise AttributeError(f"module 'ornstein' has no attribute {name!r}")
+    def __getattr__(name: str) -> Any:
+        """The estimators are imported when they are asked for: scikit-learn takes a while."""
+        if name == "estimators":
+            from importlib import import_module
+
+            return import_module("ornstein.estimators")
+        raise AttributeError(f"module 'ornstein' has no attribute {name!r}")

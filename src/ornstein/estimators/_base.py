@@ -11,9 +11,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ornstein import _check
 from ornstein._check import InputError, shown
+from ornstein._types import Vector
 from ornstein.estimators._fitting import Fit, Kept, Options, Precision, fit_rows
 from ornstein.estimators._saving import save
-from ornstein.estimators._units import Floats
 from ornstein.models.tying import Groups
 from ornstein.predictive import Coefficients, simulate
 from ornstein.result import Result
@@ -36,7 +36,7 @@ class BayesianGlm(BaseEstimator):  # type: ignore[misc]
 
     draws_: Coefficients
     n_features_in_: int
-    prior_precision_: float | Floats
+    prior_precision_: float | Vector
     _kept: Kept | None
     _result: Result
     _seed: int
@@ -89,11 +89,11 @@ class BayesianGlm(BaseEstimator):  # type: ignore[misc]
             chosen = chosen._replace(coef=chosen.coef[at], intercept=chosen.intercept[at])
         return self._targets(simulate(chosen, table, np.random.default_rng(self._seed)))
 
-    def _targets(self, simulated: Floats) -> npt.NDArray[Any]:
+    def _targets(self, simulated: Vector) -> npt.NDArray[Any]:
         """Simulated targets as a user knows them."""
         return simulated
 
-    def _table(self, X: npt.ArrayLike) -> Floats:
+    def _table(self, X: npt.ArrayLike) -> Vector:
         """New rows, checked against those fitted to."""
         check_is_fitted(self, "draws_")
         return np.asarray(validate_data(self, X, dtype=np.float64, reset=False))
@@ -115,7 +115,7 @@ class BayesianGlm(BaseEstimator):  # type: ignore[misc]
         self,
         model: str,
         classes: int,
-        X: Floats,
+        X: Vector,
         y: npt.NDArray[Any],
         sample_weight: npt.ArrayLike | None,
         stream: bool,

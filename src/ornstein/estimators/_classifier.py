@@ -12,9 +12,9 @@ from sklearn.utils.validation import validate_data
 
 from ornstein import _check, predictive
 from ornstein._check import InputError, shown
+from ornstein._types import Vector
 from ornstein.estimators._base import BayesianGlm
 from ornstein.estimators._fitting import Precision
-from ornstein.estimators._units import Floats
 from ornstein.models.tying import Groups
 
 
@@ -55,9 +55,9 @@ class BayesianLogisticClassifier(ClassifierMixin, BayesianGlm):  # type: ignore[
     """
 
     classes_: npt.NDArray[Any]
-    coef_: Floats
-    coef_std_: Floats
-    intercept_: Floats
+    coef_: Vector
+    coef_std_: Vector
+    intercept_: Vector
 
     def __init__(
         self,
@@ -153,11 +153,11 @@ class BayesianLogisticClassifier(ClassifierMixin, BayesianGlm):  # type: ignore[
         target = np.searchsorted(known, labels)
         return self._classify(table, target, self._weights(target, sample_weight), stream=True)
 
-    def predict_proba(self, X: npt.ArrayLike) -> Floats:
+    def predict_proba(self, X: npt.ArrayLike) -> Vector:
         """Probability of every class, averaged over the draws: (rows, classes)."""
         return predictive.probabilities(self.draws_, self._table(X))
 
-    def predict_log_proba(self, X: npt.ArrayLike) -> Floats:
+    def predict_log_proba(self, X: npt.ArrayLike) -> Vector:
         """Logarithms of :meth:`predict_proba`."""
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(self.predict_proba(X)))
@@ -167,19 +167,19 @@ class BayesianLogisticClassifier(ClassifierMixin, BayesianGlm):  # type: ignore[
         best = self.predict_proba(X).argmax(axis=1)
         return self.classes_[best]
 
-    def _targets(self, simulated: Floats) -> npt.NDArray[Any]:
+    def _targets(self, simulated: Vector) -> npt.NDArray[Any]:
         return self.classes_[simulated.astype(int)]
 
     def _checked(
         self, X: npt.ArrayLike, y: npt.ArrayLike, reset: bool
-    ) -> tuple[Floats, npt.NDArray[Any]]:
+    ) -> tuple[Vector, npt.NDArray[Any]]:
         table, labels = validate_data(self, X, y, dtype=np.float64, reset=reset)
         check_classification_targets(labels)
         return table, labels
 
     def _weights(
         self, target: npt.NDArray[np.intp], sample_weight: npt.ArrayLike | None
-    ) -> Floats | None:
+    ) -> Vector | None:
         """Weights of rows, those of classes included."""
         own = None if sample_weight is None else _check.weights(sample_weight, len(target))
         if self.class_weight is None:
@@ -199,9 +199,9 @@ class BayesianLogisticClassifier(ClassifierMixin, BayesianGlm):  # type: ignore[
 
     def _classify(
         self,
-        table: Floats,
+        table: Vector,
         target: npt.NDArray[np.intp],
-        weights: Floats | None,
+        weights: Vector | None,
         stream: bool,
     ) -> Self:
         count = len(self.classes_)

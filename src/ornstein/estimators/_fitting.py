@@ -8,9 +8,9 @@ import numpy.typing as npt
 
 from ornstein import _check
 from ornstein._check import InputError
-from ornstein._types import Key
+from ornstein._types import Key, Vector
 from ornstein.api import sample
-from ornstein.estimators._units import Floats, Moments, Units
+from ornstein.estimators._units import Moments, Units
 from ornstein.models.continued import Past
 from ornstein.models.families import Bernoulli, Categorical, Counts, Family, Gaussian
 from ornstein.models.glm import flat_order
@@ -64,7 +64,7 @@ class Kept(NamedTuple):
     moments: Moments
     units: Units
     past: Past
-    learned: dict[str, Floats]
+    learned: dict[str, Vector]
 
 
 class Fit(NamedTuple):
@@ -86,8 +86,8 @@ class Fit(NamedTuple):
 
     result: Result
     draws: Coefficients
-    center: tuple[Floats, Floats]
-    prior_precision: Floats
+    center: tuple[Vector, Vector]
+    prior_precision: Vector
     kept: Kept | None
 
 
@@ -95,13 +95,18 @@ def family_of(model: str, classes: int) -> Family:
     """The family of a model's name."""
     if model == "softmax":
         return Categorical(classes)
-    return {"linear": Gaussian(), "logistic": Bernoulli(), "poisson": Counts()}[model]
+    others: dict[str, Family] = {
+        "linear": Gaussian(),
+        "logistic": Bernoulli(),
+        "poisson": Counts(),
+    }
+    return others[model]
 
 
 def fit_rows(
     model: str,
     classes: int,
-    X: Floats,
+    X: Vector,
     y: npt.NDArray[Any],
     sample_weight: npt.ArrayLike | None,
     names: Sequence[str] | None,
@@ -263,7 +268,7 @@ def _gathered(
     )
 
 
-def _own(params: dict[str, Floats], units: Units) -> tuple[Floats, Floats]:
+def _own(params: dict[str, Vector], units: Units) -> tuple[Vector, Vector]:
     """Coefficients and intercepts in their own units; without an intercept, zeros."""
     coef = params["coef"]
     return units.own(coef, params.get("intercept", np.zeros(coef.shape[:-1])))

@@ -8,11 +8,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ornstein._check import InputError, shown
+from ornstein._types import Vector
 from ornstein.estimators._classifier import BayesianLogisticClassifier
 from ornstein.estimators._fitting import Kept
 from ornstein.estimators._regressors import BayesianLinearRegressor, BayesianPoissonRegressor
 from ornstein.estimators._saving import ABOUT, DRAWS, DTYPES, FORMAT, STREAM
-from ornstein.estimators._units import Floats, Moments, Units
+from ornstein.estimators._units import Moments, Units
 from ornstein.models.continued import Past
 from ornstein.predictive import Coefficients
 
@@ -90,7 +91,7 @@ def _rebuilt(about: dict[str, Any]) -> Estimator:
         shape = (1 if count == 2 else count, columns)
     estimator.coef_ = _numbers("coef", about, shape)
     intercept = _numbers("intercept", about, shape[:-1])
-    estimator.intercept_ = intercept if shape[:-1] else float(intercept)  # type: ignore[assignment]
+    estimator.intercept_ = intercept if shape[:-1] else float(intercept)
     precision = _numbers("prior_precision", about)
     estimator.prior_precision_ = precision if precision.ndim else float(precision)
     if isinstance(estimator, BayesianLinearRegressor):
@@ -104,20 +105,20 @@ def _parameter(value: Any) -> Any:
 
 
 def _classes(found: dict[str, Any]) -> npt.NDArray[Any]:
-    labels = np.asarray(found["labels"], DTYPES[found["kind"]])
+    labels: npt.NDArray[Any] = np.asarray(found["labels"], DTYPES[found["kind"]])
     if labels.ndim != 1 or len(np.unique(labels)) != len(labels) or len(labels) < 2:
         raise ValueError(f"classes {shown(found['labels'])}")
     return labels
 
 
-def _numbers(name: str, about: dict[str, Any], shape: tuple[int, ...] | None = None) -> Floats:
+def _numbers(name: str, about: dict[str, Any], shape: tuple[int, ...] | None = None) -> Vector:
     values = np.asarray(about[name], float)
     if (shape is not None and values.shape != shape) or not np.isfinite(values).all():
         raise ValueError(f"{name} of shape {values.shape}")
     return values
 
 
-def _variables(path: Path, group: str | None) -> dict[str, Floats]:
+def _variables(path: Path, group: str | None) -> dict[str, Vector]:
     """All variables of a NetCDF file."""
     import xarray
 
@@ -160,11 +161,11 @@ def _read_stream(path: Path, estimator: Estimator) -> Kept | None:
             parts[prefix][field] = values
             if not np.isfinite(values).all():
                 raise ValueError(f"{name} is not finite")
-        scalars = {name: float(parts["units"].pop(name)) for name in _TARGET}
+        parts["units"] |= {name: float(parts["units"][name]) for name in _TARGET}
         moments = {**parts["moments"], "weight": float(parts["moments"]["weight"])}
         kept = Kept(
             Moments(**moments),
-            Units(**parts["units"], **scalars),
+            Units(**parts["units"]),
             Past(**parts["past"]),
             parts["learned"],
         )

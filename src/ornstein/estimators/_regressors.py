@@ -11,9 +11,9 @@ from sklearn.utils.validation import validate_data
 
 from ornstein import predictive
 from ornstein._check import InputError
+from ornstein._types import Vector
 from ornstein.estimators._base import BayesianGlm
 from ornstein.estimators._fitting import Precision, Scale
-from ornstein.estimators._units import Floats
 from ornstein.models.tying import Groups
 
 
@@ -22,8 +22,8 @@ class _BayesianRegressor(RegressorMixin, BayesianGlm):  # type: ignore[misc]
 
     _model: str
 
-    coef_: Floats
-    coef_std_: Floats
+    coef_: Vector
+    coef_std_: Vector
     intercept_: float
 
     def fit(
@@ -52,12 +52,12 @@ class _BayesianRegressor(RegressorMixin, BayesianGlm):  # type: ignore[misc]
         return self._regress(X, y, sample_weight, stream=True)
 
     @overload
-    def predict(self, X: npt.ArrayLike, return_std: Literal[False] = False) -> Floats: ...
+    def predict(self, X: npt.ArrayLike, return_std: Literal[False] = False) -> Vector: ...
 
     @overload
-    def predict(self, X: npt.ArrayLike, return_std: Literal[True]) -> tuple[Floats, Floats]: ...
+    def predict(self, X: npt.ArrayLike, return_std: Literal[True]) -> tuple[Vector, Vector]: ...
 
-    def predict(self, X: npt.ArrayLike, return_std: bool = False) -> Floats | tuple[Floats, Floats]:
+    def predict(self, X: npt.ArrayLike, return_std: bool = False) -> Vector | tuple[Vector, Vector]:
         """What to expect of the target, and with ``return_std`` its standard deviation.
 
         The standard deviation is that of a new target: of the coefficients and of the noise.
@@ -66,12 +66,12 @@ class _BayesianRegressor(RegressorMixin, BayesianGlm):  # type: ignore[misc]
         mean = self._mean(table)
         return (mean, predictive.spread(self.draws_, table)) if return_std else mean
 
-    def predict_interval(self, X: npt.ArrayLike, interval: float = 0.9) -> tuple[Floats, Floats]:
+    def predict_interval(self, X: npt.ArrayLike, interval: float = 0.9) -> tuple[Vector, Vector]:
         """Lower and upper ends of central intervals that hold a new target so often."""
         found = predictive.summarise(self.draws_, self._table(X), interval, self._seed)
         return found.low, found.high
 
-    def _mean(self, table: Floats) -> Floats:
+    def _mean(self, table: Vector) -> Vector:
         return predictive.expectation(self.draws_, table)
 
     def _regress(
@@ -95,7 +95,7 @@ class _BayesianRegressor(RegressorMixin, BayesianGlm):  # type: ignore[misc]
         self.coef_std_ = fit.draws.coef.std(axis=0)
         return self
 
-    def _check_target(self, target: Floats) -> None:
+    def _check_target(self, target: Vector) -> None:
         """Raise if the model can not make such targets."""
 
 
@@ -180,7 +180,7 @@ class BayesianLinearRegressor(_BayesianRegressor):
         self.noise_scale_ = float(self.draws_.noise_scale)
         return self
 
-    def _mean(self, table: Floats) -> Floats:
+    def _mean(self, table: Vector) -> Vector:
         return table @ self.coef_ + self.intercept_
 
 
@@ -252,7 +252,7 @@ class BayesianPoissonRegressor(_BayesianRegressor):
         tags.target_tags.positive_only = True
         return tags
 
-    def _check_target(self, target: Floats) -> None:
+    def _check_target(self, target: Vector) -> None:
         if target.min() < 0:
             raise InputError(
                 f"y must hold counts or rates, 0 or above, for a Poisson model; found "

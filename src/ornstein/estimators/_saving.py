@@ -98,9 +98,13 @@ def _write_stream(path: Path, kept: Kept | None) -> None:
 
     arrays: dict[str, Any] = {}
     if kept is not None:
-        parts = {"moments": kept.moments, "units": kept.units, "past": kept.past}
+        parts = {
+            "moments": kept.moments._asdict(),
+            "units": kept.units._asdict(),
+            "past": kept.past._asdict(),
+        }
         for prefix, part in parts.items():
-            arrays |= {f"{prefix}_{name}": value for name, value in part._asdict().items()}
+            arrays |= {f"{prefix}_{name}": value for name, value in part.items()}
         arrays |= {f"learned_{name}": value for name, value in kept.learned.items()}
     variables = {
         name: (tuple(f"{name}_{i}" for i in range(np.ndim(value))), np.asarray(value, float))

@@ -3,12 +3,10 @@
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from ornstein._types import Vector
 from ornstein.models.continued import Past
 from ornstein.tables import in_own_units
-
-Floats = npt.NDArray[np.float64]
 
 _CONSTANT = 1e-12  # standard deviation relative to the mean below which a column does not vary
 
@@ -17,11 +15,11 @@ class Moments(NamedTuple):
     """Of columns: the rows' total weight, their means, and sums of squares about them."""
 
     weight: float
-    mean: Floats
-    scatter: Floats
+    mean: Vector
+    scatter: Vector
 
     @classmethod
-    def of(cls, table: Floats, weights: Floats) -> "Moments":
+    def of(cls, table: Vector, weights: Vector) -> "Moments":
         """Of rows with weights."""
         total = float(weights.sum())
         origin = table[int(np.argmax(weights > 0))]
@@ -39,7 +37,7 @@ class Moments(NamedTuple):
             self.scatter + other.scatter + between,
         )
 
-    def units(self, centred: bool) -> tuple[Floats, Floats]:
+    def units(self, centred: bool) -> tuple[Vector, Vector]:
         """Centre and scale: mean and standard deviation, or 0 and the root mean square.
 
         Columns that do not vary keep their unit.
@@ -55,25 +53,25 @@ class Moments(NamedTuple):
 class Units(NamedTuple):
     """What is subtracted from and divides the columns and the target."""
 
-    centre: Floats
-    scale: Floats
+    centre: Vector
+    scale: Vector
     target_centre: float = 0.0
     target_scale: float = 1.0
 
-    def encode(self, table: Floats) -> Floats:
+    def encode(self, table: Vector) -> Vector:
         """The columns, standardised."""
-        encoded: Floats = (table - self.centre) / self.scale
+        encoded: Vector = (table - self.centre) / self.scale
         return encoded
 
-    def encode_target(self, target: Floats) -> Floats:
+    def encode_target(self, target: Vector) -> Vector:
         """The target, standardised."""
         return (target - self.target_centre) / self.target_scale
 
-    def own(self, coef: Floats, intercept: Floats) -> tuple[Floats, Floats]:
+    def own(self, coef: Vector, intercept: Vector) -> tuple[Vector, Vector]:
         """Coefficients and intercepts in the columns' and the target's own units."""
         return in_own_units(coef, intercept, *self)
 
-    def carry(self, past: Past, new: "Units", outputs: int, order: Floats) -> Past:
+    def carry(self, past: Past, new: "Units", outputs: int, order: Vector) -> Past:
         """What earlier rows said in these units, said in new ones: exactly, both being linear.
 
         ``order`` is where the entries of the parameters' vector stand in the (outputs, design)

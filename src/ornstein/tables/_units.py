@@ -10,6 +10,7 @@ from ornstein import models
 from ornstein._check import InputError, positive, shown
 from ornstein._check import table as checked_table
 from ornstein._check import target as checked_target
+from ornstein._types import Vector
 from ornstein.posterior import Posterior
 from ornstein.tables._columns import Floats
 from ornstein.tables._encoding import Encoding
@@ -134,13 +135,13 @@ def unstandardise(encoding: Encoding, draws: Mapping[str, npt.ArrayLike]) -> dic
 
 
 def in_own_units(
-    coef: Floats,
-    intercept: Floats,
-    centre: Floats,
-    scale: Floats,
+    coef: Vector,
+    intercept: Vector,
+    centre: Vector,
+    scale: Vector,
     target_centre: float = 0.0,
     target_scale: float = 1.0,
 ) -> tuple[Floats, Floats]:
     """Coefficients and intercepts of ``(x - centre) / scale`` as those of x, for any target."""
-    per_unit = coef / scale
+    per_unit: Floats = np.asarray(coef / scale, np.float64)
     return target_scale * per_unit, target_centre + target_scale * (intercept - per_unit @ centre)
