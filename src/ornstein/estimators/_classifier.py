@@ -155,7 +155,8 @@ class BayesianLogisticClassifier(ClassifierMixin, BayesianGlm):  # type: ignore[
 
     def predict_proba(self, X: npt.ArrayLike) -> Vector:
         """Probability of every class, averaged over the draws: (rows, classes)."""
-        return predictive.probabilities(self.draws_, self._table(X))
+        table = self._table(X)
+        return predictive.probabilities(self.draws_, table)
 
     def predict_log_proba(self, X: npt.ArrayLike) -> Vector:
         """Logarithms of :meth:`predict_proba`."""

@@ -68,7 +68,8 @@ class _BayesianRegressor(RegressorMixin, BayesianGlm):  # type: ignore[misc]
 
     def predict_interval(self, X: npt.ArrayLike, interval: float = 0.9) -> tuple[Vector, Vector]:
         """Lower and upper ends of central intervals that hold a new target so often."""
-        found = predictive.summarise(self.draws_, self._table(X), interval, self._seed)
+        table = self._table(X)
+        found = predictive.summarise(self.draws_, table, interval, self._seed)
         return found.low, found.high
 
     def _mean(self, table: Vector) -> Vector:
