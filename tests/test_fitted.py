@@ -58,6 +58,10 @@ def test_fit_and_predict_from_the_command_line(tmp_path: Path, target: str, mode
     )
     assert code == 0, said
     assert f"Fitting a {model} model" in said
+    assert "Learned: prior precision" in said
+    assert ("noise scale" in said) == (model == "linear")
+    kept = json.loads((folder / "table.json").read_text())["hyperparameters"]
+    assert kept["prior_precision"]["learned"]
     assert sorted(os.listdir(folder)) == sorted(fitted.FILES)
     assert sorted(os.listdir(tmp_path)) == ["new.csv", "run", "table.csv"]
     assert "coef" in arviz.from_netcdf(str(folder / "draws.nc")).posterior
@@ -74,6 +78,27 @@ def test_fit_and_predict_from_the_command_line(tmp_path: Path, target: str, mode
     else:
         assert (found["low 90%"] <= found["mean"]).all()
         assert (found["mean"] <= found["high 90%"]).all()
+
+
+def test_hyperparameters_are_learned_unless_given() -> None:
+    frame = houses()[["size <b>", "town", "price $"]]
+    model, result, remarks = fitted.fit_table(frame, "price $", draws=20)
+    found = fitted.hyperparameters(model.encoding, result)
+    noise = found["noise_scale"]["value"]
+    assert abs(noise - 200) < 4 * 200 / np.sqrt(2 * 400)
+    assert found["noise_scale"]["learned"]
+    assert any(f"noise scale {noise:.4g} (in the unit of 'price $')" in said for said in remarks)
+    assert fitted.about(model, result)["noise scale"] == f"{noise:.4g}, learned"
+    given = {"prior_precision": 2.0, "noise_scale": 150.0}
+    model, result, remarks = fitted.fit_table(
+        frame, "price $", prior_precision=2.0, noise_scale=150.0, draws=20
+    )
+    found = fitted.hyperparameters(model.encoding, result)
+    assert {name: entry["value"] for name, entry in found.items()} == pytest.approx(given)
+    assert not any(entry["learned"] for entry in found.values())
+    assert result.learning is None
+    assert not any("Learned" in said for said in remarks)
+    assert fitted.about(model, result)["prior precision"] == "2, given"
 
 
 def test_coefficients_are_in_the_tables_own_units() -> None:

@@ -9,6 +9,8 @@
 Result(chains=4, draws=200, parameters=2)
 """
 
+from typing import TYPE_CHECKING, Any
+
 from ornstein import datasets, models, theory
 from ornstein._check import (
     CheckpointError,
@@ -36,6 +38,9 @@ from ornstein.planning import plan
 from ornstein.posterior import Posterior
 from ornstein.result import Result
 from ornstein.stepping import PlanKernel, Rows, kernel
+
+if TYPE_CHECKING:
+    from ornstein import estimators
 
 __version__ = "0.1.0"
 
@@ -71,6 +76,7 @@ __all__ = [
     "compare",
     "cross_validate",
     "datasets",
+    "estimators",
     "evidence",
     "from_numpyro",
     "geometry",
@@ -81,3 +87,14 @@ __all__ = [
     "sample",
     "theory",
 ]
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        """The estimators are imported when they are asked for: scikit-learn takes a while."""
+        if name == "estimators":
+            from importlib import import_module
+
+            return import_module("ornstein.estimators")
+        raise AttributeError(f"module 'ornstein' has no attribute {name!r}")

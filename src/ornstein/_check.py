@@ -117,6 +117,13 @@ def same_layout(name: str, params: PyTree, layout: Layout) -> None:
         )
 
 
+def flag(name: str, value: Any) -> bool:
+    """True or False."""
+    if not isinstance(value, bool | np.bool_):
+        raise InputError(f"{name} must be True or False, found {shown(value)}.")
+    return bool(value)
+
+
 def random_key(key: Key) -> jax.Array:
     """A typed JAX key from an integer seed, a typed key or a raw one."""
     if isinstance(key, int | np.integer) and not isinstance(key, bool):
@@ -196,6 +203,26 @@ def target(y: Any, rows: int) -> npt.NDArray[Any]:
     if len(array) != rows:
         raise InputError(f"X has {rows} rows but y has {len(array)} values; they must agree.")
     _finite("y", array, None)
+    return array
+
+
+def weights(sample_weight: Any, rows: int) -> npt.NDArray[np.float64]:
+    """Weights of rows: finite, none below 0, some above."""
+    array = _numeric("sample_weight", sample_weight).astype(float)
+    if array.shape != (rows,):
+        raise InputError(
+            f"sample_weight must hold one number for each of {rows} rows, found shape "
+            f"{array.shape}."
+        )
+    _finite("sample_weight", array, None)
+    if (array < 0).any():
+        row = int(np.argmax(array < 0))
+        raise InputError(
+            f"sample_weight must be 0 or above, found {array[row]:g} in row {row}: a row can not "
+            "count less than not at all."
+        )
+    if not (array > 0).any():
+        raise InputError("sample_weight is zero throughout: no row is left. Give some a weight.")
     return array
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from ornstein._types import Array, PyTree, Vector
 
 _FINGERPRINT_ROWS = 4096
+_SHORT_ROWS = 4096  # of a table whose passes take less time than compiling code for it
 
 
 @dataclass(frozen=True)
@@ -144,10 +145,11 @@ def blocks(data: PyTree, block_rows: int) -> Iterator[tuple[PyTree, Vector]]:
     """Consecutive blocks of equal length with the rows' weights, for bounded-memory passes.
 
     The last block is filled up with copies of its first row at weight zero, so that compiled code
-    sees one shape only.
+    sees one shape only; a short table to a power of two, so that it has seen that of many others.
     """
     total = num_rows(data)
-    block_rows = min(block_rows, total)
+    short = total <= _SHORT_ROWS
+    block_rows = min(block_rows, 1 << (total - 1).bit_length() if short else total)
     for start in range(0, total, block_rows):
         missing = max(0, start + block_rows - total)
         weights = np.ones(block_rows)

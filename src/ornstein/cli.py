@@ -128,9 +128,11 @@ def fit(
     method: Annotated[str, typer.Option(help="How to sample.")] = "exact",
     batch_size: Annotated[int | None, typer.Option(min=1, help="Rows per minibatch.")] = None,
     draws: Annotated[int, typer.Option(min=8, help="Draws per chain, of four.")] = 1000,
-    prior_precision: Annotated[float, typer.Option(help="Of standardised coefficients.")] = 1.0,
+    prior_precision: Annotated[
+        float | None, typer.Option(help="Of standardised coefficients; else learned.")
+    ] = None,
     noise_scale: Annotated[
-        float | None, typer.Option(help="Of a linear model, in the target's unit; else estimated.")
+        float | None, typer.Option(help="Of a linear model, in the target's unit; else learned.")
     ] = None,
     missing: _Missing = "refuse",
     drop: Annotated[

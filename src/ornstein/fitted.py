@@ -55,7 +55,7 @@ def fit_table(
     target: str,
     model: str | None = None,
     missing: str = "refuse",
-    prior_precision: float = 1.0,
+    prior_precision: float | None = None,
     noise_scale: float | None = None,
     key: Key = 0,
     draws: int | None = None,
@@ -74,7 +74,7 @@ def fit_table(
     missing
         ``refuse``, ``drop`` or ``impute``.
     prior_precision, noise_scale
-        As for :func:`ornstein.tables.posterior`.
+        Of standardised coefficients, and in the target's unit; learned if not given.
     key, draws, progress, checkpoint
         As for :func:`ornstein.sample`.
     **plan_options
@@ -87,9 +87,52 @@ def fit_table(
     encoding, X, y, notes = tables.learn(frame, target, model, missing)
     post = tables.posterior(X, y, encoding, prior_precision, noise_scale)
     result = sample_whole(
-        post, key=key, draws=draws, progress=progress, checkpoint=checkpoint, **plan_options
+        post,
+        key=key,
+        draws=draws,
+        progress=progress,
+        checkpoint=checkpoint,
+        learn_hyper=post.hyperparameters is not None,
+        **plan_options,
     )
-    return TableModel(encoding, _coefficients(encoding, result)), result, [*remarks, *notes]
+    said = [*remarks, *notes, *_learning_remarks(encoding, result)]
+    return TableModel(encoding, _coefficients(encoding, result)), result, said
+
+
+def hyperparameters(encoding: tables.Encoding, result: Result) -> dict[str, dict[str, Any]]:
+    """By name: the value, whether it was learned, and how it ended.
+
+    The prior precision is that of standardised coefficients, the noise scale in the target's unit.
+    """
+    learning, post = result.learning, result.posterior
+    precision = post.layout.unravel(np.asarray(post.hyper["prior_precision"]))["coef"]
+    flat = precision.reshape(-1, precision.shape[-1])[0]
+    values: dict[str, Any] = {
+        "prior_precision": flat.tolist() if np.ptp(flat) else float(flat[0]),
+    }
+    if encoding.model == "linear":
+        values["noise_scale"] = float(post.hyper["noise_scale"]) * encoding.target.scale
+    learned = set() if learning is None else set(learning.values)
+    return {name: {"value": value, "learned": name in learned} for name, value in values.items()}
+
+
+def _learning_remarks(encoding: tables.Encoding, result: Result) -> list[str]:
+    """A sentence on what was learned."""
+    if result.learning is None:
+        return []
+    units = {
+        "prior_precision": "of standardised coefficients",
+        "noise_scale": f"in the unit of {shown(encoding.target.name)}",
+    }
+    learned = [
+        f"{name.replace('_', ' ')} {entry['value']:.4g} ({units[name]})"
+        for name, entry in hyperparameters(encoding, result).items()
+        if entry["learned"]
+    ]
+    remarks = [f"Learned: {', '.join(learned)}."]
+    if not result.learning.converged:
+        remarks.append(f"Learning has {result.learning.message}.")
+    return remarks + [f"While learning, {note}." for note in result.learning.notes]
 
 
 def _coefficients(encoding: tables.Encoding, result: Result) -> Coefficients:
@@ -136,8 +179,19 @@ def about(model: TableModel, result: Result) -> dict[str, str]:
         "rows": f"{post.num_data:,}",
         "columns": f"{len(encoding.features):,} after encoding",
         "prior": "normal, zero mean, on standardised coefficients",
+        **{
+            name.replace("_", " "): _stated(entry)
+            for name, entry in hyperparameters(encoding, result).items()
+        },
         "missing values": encoding.missing,
     }
+
+
+def _stated(entry: Mapping[str, Any]) -> str:
+    """A hyperparameter and where it is from."""
+    values = np.atleast_1d(entry["value"])
+    number = f"{values[0]:.4g}" if len(values) == 1 else f"one for each of {len(values)} columns"
+    return f"{number}, {'learned' if entry['learned'] else 'given'}"
 
 
 def fit_picture(model: TableModel, frame: pd.DataFrame) -> tuple[str, str, Figure]:
@@ -190,7 +244,12 @@ def save(
 ) -> Path:
     """Keep a run in a folder, written whole or not at all; ``extra`` files go with it."""
     noise = float(np.asarray(model.draws.noise_scale))
-    about = {"format": 1, "noise_scale": noise, "encoding": json.loads(model.encoding.to_json())}
+    about = {
+        "format": 1,
+        "noise_scale": noise,
+        "hyperparameters": hyperparameters(model.encoding, result),
+        "encoding": json.loads(model.encoding.to_json()),
+    }
 
     def write_about(path: Path) -> None:
         draws = digest(path.with_name("draws.nc").read_bytes())

@@ -91,6 +91,17 @@ def expectation(draws: Coefficients, X: Vector) -> Vector:
     return np.concatenate([_means(draws, rows).mean(axis=0) for rows in _blocks(draws, X)])
 
 
+def spread(draws: Coefficients, X: Vector) -> Vector:
+    """Standard deviation of every row's target, of a linear or Poisson model: draws and noise."""
+    return np.concatenate([_std(draws, _means(draws, rows)) for rows in _blocks(draws, X)])
+
+
+def _std(draws: Coefficients, means: Vector) -> Vector:
+    noise = np.asarray(draws.noise_scale) ** 2
+    own = means.mean(axis=0) if draws.model == "poisson" else noise.mean()
+    return np.asarray(np.sqrt(means.var(axis=0) + own))
+
+
 def simulate(draws: Coefficients, X: Vector, rng: np.random.Generator) -> Vector:
     """One target per draw and row: (draws, rows); class numbers for classifiers."""
     if draws.model == "linear":
@@ -126,11 +137,8 @@ def summarise(draws: Coefficients, X: Vector, interval: float = 0.9, seed: int =
     parts = []
     for rows in _blocks(draws, X):
         means, targets = _means(draws, rows), simulate(draws, rows, rng)
-        noise = np.asarray(draws.noise_scale) ** 2
-        own = means.mean(axis=0) if draws.model == "poisson" else noise.mean()
-        std = np.sqrt(means.var(axis=0) + own)
         low, high = np.quantile(targets, [tail, 1 - tail], axis=0)
-        parts.append(Summary(means.mean(axis=0), std, low, high))
+        parts.append(Summary(means.mean(axis=0), _std(draws, means), low, high))
     return Summary(*(np.concatenate(values) for values in zip(*parts, strict=True)))
 
 

@@ -60,10 +60,10 @@ def draw(key: Array, mean: Vector, root: Factor, settings: Settings) -> Vector:
     """
     shape = settings.draws, len(mean)
     flat = np.empty((settings.chains, *shape))
-    with jax.enable_x64(True):
-        for chain, target in enumerate(flat):
-            normal = jax.random.normal(jax.random.fold_in(key, chain), shape, np.float64)
-            target[:] = mean + np.asarray(root.matvec(np.asarray(normal)))
+    for chain, target in enumerate(flat):
+        seed = np.asarray(jax.random.key_data(jax.random.fold_in(key, chain))).tolist()
+        normal = np.random.default_rng(seed).standard_normal(shape)  # which need not be compiled
+        target[:] = mean + np.asarray(root.matvec(normal))
     return flat
 
 

@@ -11,7 +11,7 @@ from ornstein import _check
 from ornstein._check import InputError
 from ornstein._types import Key, PyTree, Vector
 from ornstein.geometry import Geometry, joint_losses, row_losses
-from ornstein.hyper.expectation import closed_score, look, posterior_cov
+from ornstein.hyper.expectation import closed_score, counted_rows, look, posterior_cov
 from ornstein.operators import Kronecker, as_operator
 from ornstein.optimum import find_optimum
 from ornstein.posterior import Posterior
@@ -111,9 +111,10 @@ def _mackay(post: Posterior, seen: Geometry) -> tuple[Vector, Vector]:
     with np.errstate(divide="ignore"):
         update = np.log(gamma / (member @ seen.center**2))
     if ties.noise:
-        squares = closed_score(post, seen).value[0] + post.num_data
+        rows = counted_rows(post)
+        squares = closed_score(post, seen).value[0] + rows
         scale = float(post.hyper["noise_scale"])
-        variance = squares * scale**2 / (post.num_data - float((1 - left).sum()))
+        variance = squares * scale**2 / (rows - float((1 - left).sum()))
         update = np.concatenate([[0.5 * math.log(variance)], update])
     return gamma, update
 

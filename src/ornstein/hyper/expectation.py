@@ -21,6 +21,7 @@ from ornstein._check import InputError
 from ornstein._types import Vector
 from ornstein.geometry import Geometry, geometry, row_losses
 from ornstein.hyper import automatic
+from ornstein.models.continued import Past
 from ornstein.operators import Dense, Kronecker, Operator, as_matrix, as_operator
 from ornstein.optimum import MAX_DENSE, find_optimum, fits_factors
 from ornstein.plan import Plan
@@ -168,7 +169,7 @@ def closed_score(post: Posterior, known: Geometry) -> Score:
     """Of the ready-made models.
 
     For a group g of precision ``lambda``, ``s = 1/2 (D_g - lambda |theta_g|^2)``; for the noise
-    scale ``sigma``, ``s = RSS / sigma^2 - N``.
+    scale ``sigma``, ``s = RSS / sigma^2 - N``, where weighted and earlier rows count as such.
     """
     ties, theta, N = post.learnable.ties, known.center, known.num_data
     assert ties is not None
@@ -184,9 +185,9 @@ def closed_score(post: Posterior, known: Geometry) -> Score:
                 "learn='prior_precision', or use structure='dense' or 'diagonal'."
             )
         A, prior = as_matrix(known.hessian), as_matrix(known.prior_hessian)
-        curvature = 2 * N * (A - prior)
+        curvature = 2 * N * (A - prior) + _past_curvature(post)
         residual = 2 * (N * known.gradient - precision * theta)
-        value = np.concatenate([[_squares(post, theta) - N], value])
+        value = np.concatenate([[_squares(post, theta) - counted_rows(post)], value])
         slope = np.concatenate([residual[None], slope])
         diagonal = np.concatenate([np.diag(curvature)[None], diagonal])
         dense = {0: curvature} if known.hessian.ndim == 2 else {}
@@ -199,7 +200,7 @@ def _closed_information(post: Posterior, score: Vector) -> Vector:
     assert ties is not None
     sizes = np.bincount(ties.groups[ties.groups >= 0], minlength=ties.precisions)
     precisions = 0.5 * sizes - score[-ties.precisions :] if ties.precisions else np.zeros(0)
-    noise = [2 * (score[0] + post.num_data)] if ties.noise else []
+    noise = [2 * (score[0] + counted_rows(post))] if ties.noise else []
     return np.diag(np.concatenate([noise, precisions]))
 
 
@@ -212,15 +213,34 @@ def closed_step(post: Posterior, score: Vector) -> Vector:
     assert ties is not None
     sizes = np.bincount(ties.groups[ties.groups >= 0], minlength=ties.precisions)
     left = score[-ties.precisions :] if ties.precisions else np.zeros(0)
-    noise = [0.5 * np.log1p(score[0] / post.num_data)] if ties.noise else []
+    noise = [0.5 * np.log1p(score[0] / counted_rows(post))] if ties.noise else []
     return np.concatenate([noise, np.log(sizes / (sizes - 2 * left))])
+
+
+def counted_rows(post: Posterior) -> float:
+    """How many rows a ready-made model has seen, by their weights, the earlier ones included."""
+    past = post.hyper.get("past")
+    earlier = 0.0 if past is None else float(past["weight"])
+    return earlier + _weight(post)
+
+
+def _past_curvature(post: Posterior) -> Vector | float:
+    """Of the earlier rows' squared residuals, over the noise's variance."""
+    past = post.hyper.get("past")
+    return 0.0 if past is None else 2 * past["hessian"] / float(post.hyper["noise_scale"]) ** 2
+
+
+def _weight(post: Posterior) -> float:
+    return float(post.data["w"].sum()) if "w" in post.data else float(post.num_data)
 
 
 def _squares(post: Posterior, theta: Vector) -> float:
     """``RSS / sigma^2``, from the rows' losses."""
     scale = float(post.hyper["noise_scale"])
     losses = float(row_losses(post, theta[None])[0])
-    return 2 * losses - post.num_data * float(np.log(2 * np.pi * scale**2))
+    squares = 2 * losses - _weight(post) * float(np.log(2 * np.pi * scale**2))
+    past = post.hyper.get("past")
+    return squares if past is None else squares + Past(**past).squared_residuals(theta) / scale**2
 
 
 def measured_scores(post: Posterior, score: Score, center: Vector, flat: Vector) -> Vector:

@@ -14,7 +14,7 @@ from ornstein._tree import Layout, cast
 from ornstein._types import Array, PyTree, Vector
 from ornstein.model import LocalModel, LocalProblem, Minibatch, Model, Spread
 from ornstein.models.families import Family, Gaussian
-from ornstein.models.rotated import RotatedGlm
+from ornstein.models.rotated import RotatedGlm, weighted
 from ornstein.operators import Dense, Factor, KroneckerRoot
 
 _LOG_TWO_PI = math.log(2 * math.pi)
@@ -26,7 +26,8 @@ _NODES = 7  # of the Gauss-Hermite rule over a single predictor
 class Glm(Model):
     """``eta = coef x + intercept`` into a family's loss, with independent normal priors.
 
-    Rows are ``{"x": (n, F), "y": (n,)}``; ``hyper["prior_precision"]`` has one entry per
+    Rows are ``{"x": (n, F), "y": (n,)}``, with ``"w": (n,)`` where they have weights, which
+    multiply losses, residuals and curvatures; ``hyper["prior_precision"]`` has one entry per
     parameter. With design ``u = (x, 1)`` (or ``x``) the gradient of a row is
     ``residual (x) u`` and its Hessian ``curvature (x) u u'``.
     """
@@ -58,7 +59,8 @@ class Glm(Model):
 
     def losses(self, theta: Array, rows: PyTree, hyper: PyTree) -> Array:
         """Family's loss of the linear predictor."""
-        return self.family.loss(self._predictor(theta, rows["x"]), rows["y"], hyper)
+        losses = self.family.loss(self._predictor(theta, rows["x"]), rows["y"], hyper)
+        return losses * _weights(rows, losses) if "w" in rows else losses
 
     def prior_loss(self, theta: Array, hyper: PyTree) -> Array:
         """Independent normals of mean 0."""
@@ -139,8 +141,8 @@ class Glm(Model):
         ``W`` is rotated so that the prior's precision, too, is diagonal by z. Anchored gradients
         (X9) are those of targets without residual at the centre.
         """
-        precision = np.asarray(hyper["prior_precision"], float)
-        slope_or_prior = precision * center if slope is None else slope
+        precision, slope_or_prior = self.local_prior(center, hyper)
+        slope_or_prior = slope_or_prior if slope is None else slope
         if isinstance(factor, KroneckerRoot):
             if self.outputs == 1:
                 factor = Dense(factor.dense(len(center)))
@@ -154,9 +156,10 @@ class Glm(Model):
             local = {"family": hyper, "factor": factor, "precision": precision}
             local["at_center"] = slope_or_prior
             return LocalProblem(CentredGlm(self), rows, local, factor)
-        if isinstance(factor, Dense):
-            matrix = np.asarray(factor.matrix)
-            local_precision, rotation = np.linalg.eigh(matrix.T @ (precision[:, None] * matrix))
+        if isinstance(factor, Dense) or precision.ndim == 2:
+            matrix = np.asarray(factor.dense(len(center)))
+            bent = precision @ matrix if precision.ndim == 2 else precision[:, None] * matrix
+            local_precision, rotation = np.linalg.eigh(matrix.T @ bent)
             factor = Dense(matrix @ rotation)
         else:
             local_precision = np.broadcast_to(factor.array, center.shape) ** 2 * precision
@@ -168,13 +171,15 @@ class Glm(Model):
         }
         return LocalProblem(FoldedGlm(self.family), rows, local, factor)
 
+    def local_prior(self, center: Vector, hyper: PyTree) -> tuple[Vector, Vector]:
+        """Precision of the prior, (D,) or (D, D), and its slope at a point."""
+        precision = np.asarray(hyper["prior_precision"], float)
+        return precision, precision * center
+
     @property
     def order(self) -> Vector:
         """Where the entries of the flat vector stand in the (outputs, design) matrix."""
-        index = np.arange(self.outputs * self.width).reshape(self.outputs, self.width)
-        return np.concatenate(
-            [index[:, : self.features].ravel(), index[:, self.features :].ravel()]
-        )
+        return flat_order(self.outputs, self.features, self.intercept)
 
     def along(self, flat: Array, x: Array) -> Array:
         """``coef x + intercept`` with outputs first, (K, n) or (n,)."""
@@ -209,7 +214,10 @@ class Glm(Model):
                 with jax.enable_x64(True):
                     y = np.asarray(self.family.mean(jnp.asarray(offset), hyper))
             features = x if map_design is None else np.asarray(map_design(design))
-            parts.append(cast(self.family.fold(features, offset, y), dtype))
+            folded = self.family.fold(features, offset, y)
+            if "w" in data:
+                folded["w"] = np.asarray(data["w"][start : start + _FOLD_ROWS], float)
+            parts.append(cast(folded, dtype))
         return jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
 
     def design(self, rows: PyTree, dtype: npt.DTypeLike) -> Array:
@@ -229,13 +237,15 @@ class Glm(Model):
     def residuals(self, theta: Array, rows: PyTree, hyper: PyTree) -> Array:
         """First derivatives by the predictor, (n, K)."""
         eta = self._predictor(theta, rows["x"])
-        return self.family.residual(eta, rows["y"], hyper).reshape(len(eta), -1)
+        residual = self.family.residual(eta, rows["y"], hyper).reshape(len(eta), -1)
+        return residual * _weights(rows, residual) if "w" in rows else residual
 
     def curvatures(self, theta: Array, rows: PyTree, hyper: PyTree) -> Array:
         """Second derivatives by the predictor, (n, K, K)."""
         eta = self._predictor(theta, rows["x"])
         curvature = self.family.curvature(eta, rows["y"], hyper)
-        return curvature.reshape(-1, self.outputs, self.outputs)
+        curvature = curvature.reshape(-1, self.outputs, self.outputs)
+        return curvature * _weights(rows, curvature) if "w" in rows else curvature
 
     def _curvature(self, theta: Array, rows: PyTree, hyper: PyTree, weights: Array) -> Array:
         return self.curvatures(theta, rows, hyper) * weights[:, None, None]
@@ -283,7 +293,18 @@ class Glm(Model):
                 there = self.family.residual(eta + float(node) * step, rows["y"], hyper)
                 change = (there - here).reshape(len(cov), outputs)
                 total = total + float(weight) * change[:, :, None] * change[:, None, :]
-        return total
+        return total * _weights(rows, total) ** 2 if "w" in rows else total
+
+
+def _weights(rows: PyTree, like: Array) -> Array:
+    """The rows' weights, to multiply what has one entry per row along the first axis."""
+    return rows["w"].astype(like.dtype).reshape(-1, *[1] * (like.ndim - 1))
+
+
+def flat_order(outputs: int, features: int, intercept: bool) -> Vector:
+    """Where coefficients, then intercepts, stand in a matrix of (outputs, design)."""
+    index = np.arange(outputs * (features + intercept)).reshape(outputs, -1)
+    return np.concatenate([index[:, :features].ravel(), index[:, features:].ravel()])
 
 
 def _symmetric(outputs: int, entry: Callable[[int, int], Array]) -> Array:
@@ -316,7 +337,7 @@ class FoldedGlm(LocalModel):
     def _residual(self, z: Array, batch: Minibatch, hyper: PyTree) -> Array:
         rows = batch.rows
         residual = self.family.folded_residual(z @ rows["x"], rows, hyper["family"])
-        return residual if batch.weights is None else residual * batch.weights
+        return weighted(residual, batch)
 
 
 @dataclass(frozen=True)
@@ -329,7 +350,9 @@ class CentredGlm(LocalModel):
         """Two matrix products, and the chain rule by ``W``."""
         step = hyper["factor"].matvec(z)
         rows_sum = self.glm.back(self._residual(step, batch, hyper), batch.rows["x"])
-        prior = hyper["precision"] * step + hyper["at_center"]
+        precision = hyper["precision"]
+        bent = precision @ step if precision.ndim == 2 else precision * step
+        prior = bent + hyper["at_center"]
         return hyper["factor"].rmatvec(batch.per_example(rows_sum, prior))
 
     def row_gradients(self, z: Array, batch: Minibatch, hyper: PyTree) -> Array:
@@ -344,4 +367,4 @@ class CentredGlm(LocalModel):
         """Outputs first, (K, S)."""
         eta = self.glm.along(step, batch.rows["x"])
         residual = self.glm.family.folded_residual(eta, batch.rows, hyper["family"])
-        return residual if batch.weights is None else residual * batch.weights[None]
+        return weighted(residual, batch)

@@ -25,6 +25,8 @@ class RotatedGlm(LocalModel):
     @staticmethod
     def precision(factor: KroneckerRoot, precision: Vector) -> Vector | None:
         """The prior's precision by column, rotated; None unless it is diagonal there."""
+        if precision.ndim == 2:
+            return None
         basis = factor.basis
         by_column = basis.matrix(precision) * np.asarray(basis.scale) ** 2
         alike = np.allclose(by_column, by_column[0, 0], rtol=1e-12, atol=0)
@@ -72,4 +74,12 @@ class RotatedGlm(LocalModel):
         step = hyper["outer"] @ (hyper["units"] * z.reshape(hyper["units"].shape))
         along = step @ batch.rows["x"].T
         residual = self.family.folded_residual(along, batch.rows, hyper["family"])
-        return residual if batch.weights is None else residual * batch.weights[None]
+        return weighted(residual, batch)
+
+
+def weighted(residual: Array, batch: Minibatch) -> Array:
+    """Residuals, rows along the last axis, times the weights of rows and of how they are drawn."""
+    for weights in (batch.weights, batch.rows.get("w")):
+        if weights is not None:
+            residual = residual * weights.reshape(*[1] * (residual.ndim - 1), -1)
+    return residual

@@ -12,6 +12,7 @@ from ornstein import _check
 from ornstein._check import InputError
 from ornstein._tree import Layout
 from ornstein._types import LogLikelihood, LogPrior, PyTree
+from ornstein.models.continued import ContinuedGlm, Past
 from ornstein.models.families import Bernoulli, Categorical, Counts, Family, Gaussian
 from ornstein.models.glm import Glm
 from ornstein.models.tying import Groups, tie
@@ -27,6 +28,7 @@ def linear(
     feature_names: Sequence[str] | None = None,
     groups: Groups = None,
     learn: str | Sequence[str] = ("prior_precision", "noise_scale"),
+    sample_weight: npt.ArrayLike | None = None,
 ) -> Posterior:
     """Linear regression: ``y = X coef + intercept + noise_scale * normal``.
 
@@ -51,6 +53,9 @@ def linear(
         label per column, and if wished the intercept's last; None for a precision left alone).
     learn
         The hyperparameters that :func:`ornstein.learn` may learn.
+    sample_weight
+        How much every row counts: its log-likelihood is multiplied by it. A whole number is as
+        good as that many copies of the row; rows of weight 0 are left out.
 
     Examples
     --------
@@ -60,8 +65,9 @@ def linear(
     table, names = _check.table(X, feature_names)
     target = _check.target(y, len(table)).astype(float)
     hyper = {"noise_scale": np.asarray(_check.positive("noise_scale", noise_scale))}
-    prior = _Prior(prior_precision, intercept, groups, learn)
-    return _glm(Gaussian(), table, target, names, prior, hyper)
+    prior = Prior(prior_precision, intercept, groups, learn)
+    rows = weighted_rows(table, target, sample_weight)
+    return build(Gaussian(), rows, names, prior, hyper)
 
 
 def logistic(
@@ -72,6 +78,7 @@ def logistic(
     feature_names: Sequence[str] | None = None,
     groups: Groups = None,
     learn: str | Sequence[str] = "prior_precision",
+    sample_weight: npt.ArrayLike | None = None,
 ) -> Posterior:
     """Logistic regression: ``y`` is 1 with probability ``sigmoid(X coef + intercept)``, else 0.
 
@@ -86,8 +93,9 @@ def logistic(
     target, classes = _check.labels(_check.target(y, len(table)), None)
     if classes > 2:
         raise InputError(f"y has {classes} classes; logistic takes 0 and 1. Use models.softmax.")
-    prior = _Prior(prior_precision, intercept, groups, learn)
-    return _glm(Bernoulli(), table, target.astype(float), names, prior, {})
+    prior = Prior(prior_precision, intercept, groups, learn)
+    rows = weighted_rows(table, target.astype(float), sample_weight)
+    return build(Bernoulli(), rows, names, prior)
 
 
 def softmax(
@@ -99,6 +107,7 @@ def softmax(
     feature_names: Sequence[str] | None = None,
     groups: Groups = None,
     learn: str | Sequence[str] = "prior_precision",
+    sample_weight: npt.ArrayLike | None = None,
 ) -> Posterior:
     """Multinomial logistic regression over ``num_classes`` labels ``0 .. K-1``.
 
@@ -113,8 +122,9 @@ def softmax(
     """
     table, names = _check.table(X, feature_names)
     target, classes = _check.labels(_check.target(y, len(table)), num_classes)
-    prior = _Prior(prior_precision, intercept, groups, learn)
-    return _glm(Categorical(classes), table, target, names, prior, {})
+    prior = Prior(prior_precision, intercept, groups, learn)
+    rows = weighted_rows(table, target, sample_weight)
+    return build(Categorical(classes), rows, names, prior)
 
 
 def poisson(
@@ -125,6 +135,7 @@ def poisson(
     feature_names: Sequence[str] | None = None,
     groups: Groups = None,
     learn: str | Sequence[str] = "prior_precision",
+    sample_weight: npt.ArrayLike | None = None,
 ) -> Posterior:
     """Poisson regression: ``y`` counts with mean ``exp(X coef + intercept)``.
 
@@ -139,61 +150,89 @@ def poisson(
     target = _check.target(y, len(table)).astype(float)
     if target.min() < 0 or not np.array_equal(target, np.rint(target)):
         raise InputError("y must hold counts (whole numbers from 0) for a Poisson model.")
-    prior = _Prior(prior_precision, intercept, groups, learn)
-    return _glm(Counts(), table, target, names, prior, {})
+    prior = Prior(prior_precision, intercept, groups, learn)
+    rows = weighted_rows(table, target, sample_weight)
+    return build(Counts(), rows, names, prior)
 
 
-class _Prior(NamedTuple):
+class Prior(NamedTuple):
     """What a user said of the prior and of what to learn; not checked yet."""
 
     precision: float | Sequence[float]
     intercept: bool
-    groups: Groups
-    learn: str | Sequence[str]
+    groups: Groups = None
+    learn: str | Sequence[str] = "prior_precision"
 
 
-def _glm(
+def weighted_rows(
+    table: npt.NDArray[Any], target: npt.NDArray[Any], sample_weight: npt.ArrayLike | None
+) -> dict[str, npt.NDArray[Any]]:
+    """Rows for :func:`build`, checked; those of weight 0 left out."""
+    if sample_weight is None:
+        return {"x": table, "y": target}
+    weights = _check.weights(sample_weight, len(table))
+    kept = weights > 0
+    return {"x": table[kept], "y": target[kept], "w": weights[kept]}
+
+
+def build(
     family: Family,
-    table: npt.NDArray[Any],
-    target: npt.NDArray[Any],
+    rows: dict[str, npt.NDArray[Any]],
     names: tuple[str, ...] | None,
-    prior: _Prior,
-    hyper: dict[str, Any],
+    prior: Prior,
+    hyper: PyTree = None,
+    past: Past | None = None,
 ) -> Posterior:
-    intercept = prior.intercept
-    if not isinstance(intercept, bool | np.bool_):
-        raise InputError(f"intercept must be True or False, found {intercept!r}.")
-    features, outputs = table.shape[1], family.outputs
+    """The posterior of a family, of rows that are known to be fit for it.
+
+    ``hyper`` holds the family's numbers; ``past`` stands for earlier rows.
+    """
+    intercept = _check.flag("intercept", prior.intercept)
+    features, outputs = rows["x"].shape[1], family.outputs
     params = {"coef": np.zeros((outputs, features) if outputs > 1 else features)}
     if intercept:
         params["intercept"] = np.zeros(outputs if outputs > 1 else ())
-    model = Glm(family, Layout.of(params), features, bool(intercept))
-    precision = _prior_precision(prior.precision, features + bool(intercept))
-    hyper = hyper | {"prior_precision": np.tile(precision, outputs)[model.order]}
+    kind = Glm if past is None else ContinuedGlm
+    model = kind(family, Layout.of(params), features, intercept)
+    precision = _prior_precision(prior.precision, features + intercept)
+    numbers = {**(hyper or {}), "prior_precision": np.tile(precision, outputs)[model.order]}
+    hyper = numbers if past is None else {**numbers, "past": past._asdict()}
 
     def functions(hyper: PyTree) -> tuple[LogLikelihood, LogPrior]:
         return _functions(model, hyper)
 
-    learn = tie(model, hyper, names, prior.groups, prior.learn, functions)
-    data = {"x": table, "y": target}
+    learn = tie(model, numbers, names, prior.groups, prior.learn, functions)
     named = {"coef": names} if names else {}
-    return Posterior.of_model(model, *functions(hyper), data, hyper, named, learn)
+    return Posterior.of_model(model, *functions(hyper), rows, hyper, named, learn)
+
+
+class _Fixed:
+    """The model's numbers, hidden from the search for captured arrays."""
+
+    __slots__ = ("numbers",)
+
+    def __init__(self, numbers: PyTree) -> None:
+        self.numbers = numbers
+
+    def cast(self, dtype: npt.DTypeLike) -> PyTree:
+        """New arrays in a precision: JAX remembers those it has seen by identity."""
+        return jax.tree.map(lambda leaf: jnp.asarray(np.array(leaf, dtype)), self.numbers)
 
 
 def _functions(model: Glm, hyper: PyTree) -> tuple[LogLikelihood, LogPrior]:
     """Log-likelihood of a row and log-prior, in plain JAX."""
-    fixed = jax.tree.map(lambda leaf: leaf.tolist(), hyper)  # as plain numbers
+    fixed = _Fixed(hyper)
 
     def log_likelihood(params: PyTree, example: PyTree) -> Any:
         coef = params["coef"]
         eta = coef @ jnp.asarray(example["x"], coef.dtype)
         eta = eta + params["intercept"] if model.intercept else eta
-        return -model.family.loss(eta, example["y"], fixed)
+        loss = model.family.loss(eta, example["y"], fixed.cast(coef.dtype))
+        return -loss * jnp.asarray(example["w"], loss.dtype) if "w" in example else -loss
 
     def log_prior(params: PyTree) -> Any:
         theta = jnp.concatenate([jnp.reshape(leaf, (-1,)) for leaf in jax.tree.leaves(params)])
-        precision = jnp.asarray(fixed["prior_precision"], theta.dtype)
-        return -model.prior_loss(theta, {"prior_precision": precision})
+        return -model.prior_loss(theta, fixed.cast(theta.dtype))
 
     return log_likelihood, log_prior
 

@@ -17,9 +17,16 @@ from ornstein.tables._encoding import Categorical, Encoding, Numeric, Target, re
 from ornstein.tables._learn import Learned, learn
 from ornstein.tables._read import read
 from ornstein.tables._target import guess_model
-from ornstein.tables._units import estimate_noise, posterior, unstandardise
+from ornstein.tables._units import (
+    INTERCEPT_PRECISION,
+    estimate_noise,
+    in_own_units,
+    posterior,
+    unstandardise,
+)
 
 __all__ = [
+    "INTERCEPT_PRECISION",
     "Categorical",
     "Encoding",
     "Learned",
@@ -27,6 +34,7 @@ __all__ = [
     "Target",
     "estimate_noise",
     "guess_model",
+    "in_own_units",
     "learn",
     "posterior",
     "read",

@@ -10,6 +10,7 @@ from ornstein import models
 from ornstein._check import InputError, positive, shown
 from ornstein._check import table as checked_table
 from ornstein._check import target as checked_target
+from ornstein._types import Vector
 from ornstein.posterior import Posterior
 from ornstein.tables._columns import Floats
 from ornstein.tables._encoding import Encoding
@@ -22,10 +23,12 @@ def posterior(
     X: npt.ArrayLike,
     y: npt.ArrayLike,
     encoding: Encoding,
-    prior_precision: float | Sequence[float] = 1.0,
+    prior_precision: float | Sequence[float] | None = None,
     noise_scale: float | None = None,
 ) -> Posterior:
     """The posterior of an encoded table, over ``coef`` and ``intercept`` in standardised units.
+
+    What is not given can be learned: see :func:`ornstein.learn`.
 
     Parameters
     ----------
@@ -35,13 +38,18 @@ def posterior(
         What was learned with them.
     prior_precision
         Precision of the normal prior on every standardised coefficient; the intercept's is 0.01.
-        Or one number per column of ``X`` and the intercept's last.
+        Or one number per column of ``X`` and the intercept's last. By default 1, to start from.
     noise_scale
-        Standard deviation of a linear model's noise, in the target's own unit. By default it is
-        estimated from the residuals of least squares.
+        Standard deviation of a linear model's noise, in the target's own unit. By default that of
+        the residuals of least squares, to start from.
     """
     shared: dict[str, Any] = {"intercept": True, "feature_names": encoding.features}
-    precision = _with_intercept(prior_precision, len(encoding.features))
+    given = 1.0 if prior_precision is None else prior_precision
+    precision = _with_intercept(given, len(encoding.features))
+    free = ["prior_precision"] if prior_precision is None else []
+    if encoding.model == "linear" and noise_scale is None:
+        free.append("noise_scale")
+    shared["learn"] = free
     if encoding.model == "linear":
         noise = (
             estimate_noise(X, y)
@@ -119,9 +127,21 @@ def unstandardise(encoding: Encoding, draws: Mapping[str, npt.ArrayLike]) -> dic
             f"draws['coef'] must have the shape of draws['intercept'], {intercept.shape}, and an "
             f"axis of {features} columns; found {coef.shape}."
         )
-    per_unit = coef / encoding.scale
-    return {
-        "coef": encoding.target.scale * per_unit,
-        "intercept": encoding.target.centre
-        + encoding.target.scale * (intercept - per_unit @ encoding.centre),
-    }
+    target = encoding.target
+    own = in_own_units(
+        coef, intercept, encoding.centre, encoding.scale, target.centre, target.scale
+    )
+    return {"coef": own[0], "intercept": own[1]}
+
+
+def in_own_units(
+    coef: Vector,
+    intercept: Vector,
+    centre: Vector,
+    scale: Vector,
+    target_centre: float = 0.0,
+    target_scale: float = 1.0,
+) -> tuple[Floats, Floats]:
+    """Coefficients and intercepts of ``(x - centre) / scale`` as those of x, for any target."""
+    per_unit: Floats = np.asarray(coef / scale, np.float64)
+    return target_scale * per_unit, target_centre + target_scale * (intercept - per_unit @ centre)

@@ -1,0 +1,217 @@
+"""Logistic regression of two or more classes."""
+
+from collections.abc import Mapping
+from typing import Any, Literal, Self
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import ClassifierMixin
+from sklearn.utils.class_weight import compute_class_weight
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import validate_data
+
+from ornstein import _check, predictive
+from ornstein._check import InputError, shown
+from ornstein._types import Vector
+from ornstein.estimators._base import BayesianGlm
+from ornstein.estimators._fitting import Precision
+from ornstein.models.tying import Groups
+
+
+class BayesianLogisticClassifier(ClassifierMixin, BayesianGlm):  # type: ignore[misc]
+    """Logistic regression; multinomial where there are more than two classes.
+
+    Parameters
+    ----------
+    prior_precision
+        Of the normal prior on the coefficients of standardised columns: ``"learn"``, a number, or
+        one for each column. The intercept's is 0.01.
+    class_weight
+        How much the rows of every class count: a mapping, ``"balanced"`` for classes that count
+        alike, or None. Multiplies ``sample_weight``.
+    groups, fit_intercept, method, batch_size, chains, draws, random_state
+        As for :class:`BayesianLinearRegressor`.
+
+    Attributes
+    ----------
+    classes_
+        The labels.
+    coef_, intercept_
+        Posterior means in the columns' units, one line per class; of the second alone where there
+        are two.
+    coef_std_
+        Posterior standard deviations.
+    prior_precision_, draws_, posterior_, n_features_in_, feature_names_in_
+        As for :class:`BayesianLinearRegressor`.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(400, 2))
+    >>> y = np.where(X[:, 0] + rng.logistic(size=400) > 0, "yes", "no")
+    >>> model = BayesianLogisticClassifier(draws=100).fit(X, y)
+    >>> model.predict([[3.0, 0.0]]).tolist(), model.predict_proba([[3.0, 0.0]]).round(1).tolist()
+    (['yes'], [[0.1, 0.9]])
+    """
+
+    classes_: npt.NDArray[Any]
+    coef_: Vector
+    coef_std_: Vector
+    intercept_: Vector
+
+    def __init__(
+        self,
+        prior_precision: Precision = "learn",
+        *,
+        class_weight: Mapping[Any, float] | Literal["balanced"] | None = None,
+        groups: Groups = None,
+        fit_intercept: bool = True,
+        method: str = "exact",
+        batch_size: int | None = None,
+        chains: int = 4,
+        draws: int = 1000,
+        random_state: Any = 0,
+    ) -> None:
+        self.prior_precision = prior_precision
+        self.class_weight = class_weight
+        self.groups = groups
+        self.fit_intercept = fit_intercept
+        self.method = method
+        self.batch_size = batch_size
+        self.chains = chains
+        self.draws = draws
+        self.random_state = random_state
+
+    def fit(
+        self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: npt.ArrayLike | None = None
+    ) -> Self:
+        """Sample the posterior of these rows.
+
+        Parameters
+        ----------
+        X, y
+            Table and labels; a DataFrame's columns keep their names.
+        sample_weight
+            How much every row counts; a whole number is as good as that many copies.
+        """
+        table, labels = self._checked(X, y, reset=True)
+        self.classes_, target = np.unique(labels, return_inverse=True)
+        weights = self._weights(target, sample_weight)
+        counted = np.unique(target if weights is None else target[weights > 0])
+        if len(counted) < 2:
+            raise InputError(
+                f"y holds one class only ({shown(self.classes_[counted].tolist()[0])}) among rows "
+                "that count: there is nothing to classify."
+            )
+        return self._classify(table, target, weights, stream=False)
+
+    def partial_fit(
+        self,
+        X: npt.ArrayLike,
+        y: npt.ArrayLike,
+        classes: npt.ArrayLike | None = None,
+        sample_weight: npt.ArrayLike | None = None,
+    ) -> Self:
+        """Go on with more rows: the posterior of all rows seen so far, none of them revisited.
+
+        The rows before are kept as a Gaussian in the parameters, expanded at the optimum of their
+        time: Laplace's approximation, which many small parts wear out sooner than a few large
+        ones.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As for :meth:`fit`.
+        classes
+            All labels that may come; needed with the first rows.
+        """
+        first = not self._again()
+        if first and classes is None:
+            raise InputError("classes must be given with the first rows of a stream.")
+        if isinstance(self.class_weight, str):
+            raise InputError(
+                "class_weight='balanced' needs all rows at once; give partial_fit a mapping of "
+                "labels to weights."
+            )
+        table, labels = self._checked(X, y, reset=first)
+        known = np.unique(np.asarray(classes)) if classes is not None else self.classes_
+        if not first and not np.array_equal(known, self.classes_):
+            raise InputError(
+                f"classes changed from {shown(self.classes_.tolist())} to {shown(known.tolist())}."
+            )
+        if len(known) < 2:
+            raise InputError(
+                f"classes must hold two labels or more, found {shown(known.tolist())}."
+            )
+        strange = np.setdiff1d(labels, known)
+        if len(strange):
+            raise InputError(
+                f"y holds {shown(strange.tolist()[0])}, which is none of the classes "
+                f"{shown(known.tolist())}."
+            )
+        self.classes_ = known
+        target = np.searchsorted(known, labels)
+        return self._classify(table, target, self._weights(target, sample_weight), stream=True)
+
+    def predict_proba(self, X: npt.ArrayLike) -> Vector:
+        """Probability of every class, averaged over the draws: (rows, classes)."""
+        table = self._table(X)
+        return predictive.probabilities(self.draws_, table)
+
+    def predict_log_proba(self, X: npt.ArrayLike) -> Vector:
+        """Logarithms of :meth:`predict_proba`."""
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(self.predict_proba(X)))
+
+    def predict(self, X: npt.ArrayLike) -> npt.NDArray[Any]:
+        """The most probable class of every row."""
+        best = self.predict_proba(X).argmax(axis=1)
+        return self.classes_[best]
+
+    def _targets(self, simulated: Vector) -> npt.NDArray[Any]:
+        return self.classes_[simulated.astype(int)]
+
+    def _checked(
+        self, X: npt.ArrayLike, y: npt.ArrayLike, reset: bool
+    ) -> tuple[Vector, npt.NDArray[Any]]:
+        table, labels = validate_data(self, X, y, dtype=np.float64, reset=reset)
+        check_classification_targets(labels)
+        return table, labels
+
+    def _weights(
+        self, target: npt.NDArray[np.intp], sample_weight: npt.ArrayLike | None
+    ) -> Vector | None:
+        """Weights of rows, those of classes included."""
+        own = None if sample_weight is None else _check.weights(sample_weight, len(target))
+        if self.class_weight is None:
+            return own
+        rows = np.ones(len(target)) if own is None else own
+        try:
+            with np.errstate(divide="ignore"):  # of a class none of whose rows counts
+                by_class = compute_class_weight(
+                    self.class_weight,
+                    classes=self.classes_,
+                    y=self.classes_[target],
+                    sample_weight=rows,
+                )
+        except (TypeError, ValueError) as error:
+            raise InputError(f"class_weight={shown(self.class_weight)}: {error}") from None
+        return np.where(rows > 0, rows * np.asarray(by_class, float)[target], 0.0)
+
+    def _classify(
+        self,
+        table: Vector,
+        target: npt.NDArray[np.intp],
+        weights: Vector | None,
+        stream: bool,
+    ) -> Self:
+        count = len(self.classes_)
+        model = "logistic" if count == 2 else "softmax"
+        numbers = target.astype(float if count == 2 else np.int32)
+        fit = self._fit_rows(model, count, table, numbers, weights, stream)
+        coef, intercept = fit.draws.coef, fit.draws.intercept
+        if count == 2:
+            coef, intercept = coef[:, None], intercept[:, None]
+        self.coef_, self.intercept_ = coef.mean(axis=0), intercept.mean(axis=0)
+        self.coef_std_ = coef.std(axis=0)
+        return self

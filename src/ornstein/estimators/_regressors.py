@@ -1,0 +1,261 @@
+"""Linear and Poisson regression."""
+
+from typing import Any, Literal, Self, overload
+
+import numpy as np
+import numpy.typing as npt
+from sklearn.base import RegressorMixin
+from sklearn.metrics import d2_tweedie_score
+from sklearn.utils import Tags
+from sklearn.utils.validation import validate_data
+
+from ornstein import predictive
+from ornstein._check import InputError
+from ornstein._types import Vector
+from ornstein.estimators._base import BayesianGlm
+from ornstein.estimators._fitting import Precision, Scale
+from ornstein.models.tying import Groups
+
+
+class _BayesianRegressor(RegressorMixin, BayesianGlm):  # type: ignore[misc]
+    """Targets that are numbers."""
+
+    _model: str
+
+    coef_: Vector
+    coef_std_: Vector
+    intercept_: float
+
+    def fit(
+        self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: npt.ArrayLike | None = None
+    ) -> Self:
+        """Sample the posterior of these rows.
+
+        Parameters
+        ----------
+        X, y
+            Table and target: numbers without gaps; a DataFrame's columns keep their names.
+        sample_weight
+            How much every row counts; a whole number is as good as that many copies.
+        """
+        return self._regress(X, y, sample_weight, stream=False)
+
+    def partial_fit(
+        self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: npt.ArrayLike | None = None
+    ) -> Self:
+        """Go on with more rows: the posterior of all rows seen so far, none of them revisited.
+
+        The rows before are kept as a Gaussian in the parameters, expanded at the optimum of their
+        time. For a linear model that is exact; else it is Laplace's approximation, which many
+        small parts wear out sooner than a few large ones. Parameters are as for :meth:`fit`.
+        """
+        return self._regress(X, y, sample_weight, stream=True)
+
+    @overload
+    def predict(self, X: npt.ArrayLike, return_std: Literal[False] = False) -> Vector: ...
+
+    @overload
+    def predict(self, X: npt.ArrayLike, return_std: Literal[True]) -> tuple[Vector, Vector]: ...
+
+    def predict(self, X: npt.ArrayLike, return_std: bool = False) -> Vector | tuple[Vector, Vector]:
+        """What to expect of the target, and with ``return_std`` its standard deviation.
+
+        The standard deviation is that of a new target: of the coefficients and of the noise.
+        """
+        table = self._table(X)
+        mean = self._mean(table)
+        return (mean, predictive.spread(self.draws_, table)) if return_std else mean
+
+    def predict_interval(self, X: npt.ArrayLike, interval: float = 0.9) -> tuple[Vector, Vector]:
+        """Lower and upper ends of central intervals that hold a new target so often."""
+        table = self._table(X)
+        found = predictive.summarise(self.draws_, table, interval, self._seed)
+        return found.low, found.high
+
+    def _mean(self, table: Vector) -> Vector:
+        return predictive.expectation(self.draws_, table)
+
+    def _regress(
+        self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: Any, stream: bool
+    ) -> Self:
+        table, target = validate_data(
+            self,
+            X,
+            y,
+            dtype=np.float64,
+            y_numeric=True,
+            reset=not (stream and self._again()),
+            ensure_min_samples=1 if stream else 2,
+        )
+        target = np.asarray(target, float)
+        self._check_target(target)
+        fit = self._fit_rows(self._model, 1, table, target, sample_weight, stream)
+        exact = self._model == "linear"
+        coef, intercept = fit.center if exact else (fit.draws.coef.mean(0), fit.draws.intercept)
+        self.coef_, self.intercept_ = coef, float(np.mean(intercept))
+        self.coef_std_ = fit.draws.coef.std(axis=0)
+        return self
+
+    def _check_target(self, target: Vector) -> None:
+        """Raise if the model can not make such targets."""
+
+
+class BayesianLinearRegressor(_BayesianRegressor):
+    """Linear regression with normal noise.
+
+    Parameters
+    ----------
+    prior_precision
+        Of the normal prior on the coefficients of standardised columns and target: ``"learn"``, a
+        number, or one for each column. The intercept's is 0.01.
+    noise_scale
+        Standard deviation of the noise in the target's unit: ``"learn"`` or a number.
+    groups
+        Which columns share a learned precision, as for :func:`ornstein.models.linear`: all (None),
+        none (``"columns"``), or those of one label.
+    fit_intercept
+        Whether to have an intercept. Without, columns and target are scaled but not centred.
+    method, batch_size
+        As for :func:`ornstein.plan`.
+    chains, draws
+        Chains, and kept draws of each.
+    random_state
+        A whole number for the same draws at every call, a RandomState, or None.
+
+    Attributes
+    ----------
+    coef_, intercept_
+        Posterior means in the units of columns and target.
+    coef_std_
+        Posterior standard deviations.
+    noise_scale_, prior_precision_
+        As learned or given; the precision is that of standardised coefficients.
+    draws_
+        Draws of coefficients, intercept and noise in the units of columns and target.
+    posterior_
+        The run, in standardised units: see :class:`ornstein.Result`.
+    n_features_in_, feature_names_in_
+        Columns, and their names if they have any.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(200, 3))
+    >>> y = X @ [1.0, 0.0, -2.0] + 0.5 * rng.normal(size=200)
+    >>> model = BayesianLinearRegressor(draws=100).fit(X, y)
+    >>> model.coef_.round(1).tolist(), round(model.noise_scale_, 1)
+    ([1.0, 0.0, -2.0], 0.5)
+    """
+
+    _model = "linear"
+
+    noise_scale_: float
+
+    def __init__(
+        self,
+        prior_precision: Precision = "learn",
+        noise_scale: Scale = "learn",
+        *,
+        groups: Groups = None,
+        fit_intercept: bool = True,
+        method: str = "exact",
+        batch_size: int | None = None,
+        chains: int = 4,
+        draws: int = 1000,
+        random_state: Any = 0,
+    ) -> None:
+        self.prior_precision = prior_precision
+        self.noise_scale = noise_scale
+        self.groups = groups
+        self.fit_intercept = fit_intercept
+        self.method = method
+        self.batch_size = batch_size
+        self.chains = chains
+        self.draws = draws
+        self.random_state = random_state
+
+    def _regress(
+        self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: Any, stream: bool
+    ) -> Self:
+        super()._regress(X, y, sample_weight, stream)
+        self.noise_scale_ = float(self.draws_.noise_scale)
+        return self
+
+    def _mean(self, table: Vector) -> Vector:
+        return table @ self.coef_ + self.intercept_
+
+
+class BayesianPoissonRegressor(_BayesianRegressor):
+    """Poisson regression of counts, the logarithm of whose mean is linear.
+
+    Targets may be rates, with the exposure as ``sample_weight``: counts per year weighted by years
+    have the likelihood of the counts. Intervals are then those of a target of exposure 1.
+
+    Parameters
+    ----------
+    prior_precision
+        Of the normal prior on the coefficients of standardised columns: ``"learn"``, a number, or
+        one for each column. The intercept's is 0.01.
+    groups, fit_intercept, method, batch_size, chains, draws, random_state
+        As for :class:`BayesianLinearRegressor`.
+
+    Attributes
+    ----------
+    coef_, intercept_
+        Posterior means in the columns' units, on the logarithmic scale.
+    coef_std_
+        Posterior standard deviations.
+    prior_precision_, draws_, posterior_, n_features_in_, feature_names_in_
+        As for :class:`BayesianLinearRegressor`.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(500, 2))
+    >>> y = rng.poisson(np.exp(1.0 + X @ [0.5, -0.5]))
+    >>> model = BayesianPoissonRegressor(draws=100).fit(X, y)
+    >>> model.coef_.round(1).tolist()
+    [0.5, -0.5]
+    """
+
+    _model = "poisson"
+
+    def __init__(
+        self,
+        prior_precision: Precision = "learn",
+        *,
+        groups: Groups = None,
+        fit_intercept: bool = True,
+        method: str = "exact",
+        batch_size: int | None = None,
+        chains: int = 4,
+        draws: int = 1000,
+        random_state: Any = 0,
+    ) -> None:
+        self.prior_precision = prior_precision
+        self.groups = groups
+        self.fit_intercept = fit_intercept
+        self.method = method
+        self.batch_size = batch_size
+        self.chains = chains
+        self.draws = draws
+        self.random_state = random_state
+
+    def score(
+        self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: npt.ArrayLike | None = None
+    ) -> float:
+        """Share of the Poisson deviance explained, D², as scikit-learn's PoissonRegressor has."""
+        return float(d2_tweedie_score(y, self.predict(X), sample_weight=sample_weight, power=1))
+
+    def __sklearn_tags__(self) -> Tags:
+        """Targets may not be negative."""
+        tags: Tags = super().__sklearn_tags__()
+        tags.target_tags.positive_only = True
+        return tags
+
+    def _check_target(self, target: Vector) -> None:
+        if target.min() < 0:
+            raise InputError(
+                f"y must hold counts or rates, 0 or above, for a Poisson model; found "
+                f"{target.min():g}."
+            )
