@@ -118,7 +118,7 @@ def spread(result: Result) -> Figure:
     ax.axvline(1, color=PREDICTED, linewidth=1)
     ax.hlines(rows, ratio - error, ratio + error, color=POSTERIOR, linewidth=2)
     ax.plot(ratio, rows, "o", color=POSTERIOR, markersize=4)
-    ax.set_xlabel("standard deviation, measured over predicted")
+    ax.set_xlabel("sd, measured over predicted")
     return figure
 
 
@@ -136,10 +136,12 @@ def traces(result: Result) -> tuple[Figure, ...]:
             colour = CHAINS[chain % len(CHAINS)]
             at = np.arange(0, draws, step)
             trace.plot(at, values[chain, ::step], linewidth=0.6, alpha=0.8, color=colour)
-            ranked.hist(ranks[chain], bins, histtype="step", linewidth=1.2, color=colour)
+            counts, _ = np.histogram(ranks[chain], bins)
+            ranked.stairs(counts, bins, baseline=None, linewidth=1.2, color=colour)
         trace.set_title(plain(short(result.plan.labels[index], 40)), fontsize=9, loc="left")
         ranked.set_title("ranks by chain", fontsize=9, loc="left")
         ranked.set_yticks([])
+        ranked.axhline(draws / 20, color="grey", linewidth=0.8)
         ranked.set_ylim(bottom=0)
         figures += [left, right]
     return tuple(figures)

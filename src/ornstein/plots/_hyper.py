@@ -16,6 +16,7 @@ from ornstein.plots._style import (
     POSTERIOR,
     PREDICTED,
     forest,
+    logarithmic,
     panel,
     plain,
     short,
@@ -38,14 +39,16 @@ def hyperparameters(learning: Learning, learnable: Learnable) -> tuple[Figure, .
         return tuple(_one(learning.stages, *facts) for facts in each)
     figure, ax = panel()
     ax.plot(path, color=POSTERIOR, linewidth=0.8, alpha=0.6)
-    ax.set_yscale("log" if positive.all() else "linear")
+    if positive.all():
+        logarithmic(ax, "y")
     ax.set_xlabel("step")
     ax.set_ylabel("value")
     shown = slice(0, MOST_PARAMETERS)
     final, right, rows = forest(learning.labels[shown], HALF[0])
     right.hlines(rows, low[shown], high[shown], color=POSTERIOR, linewidth=2)
     right.plot(middle[shown], rows, "o", color=POSTERIOR, markersize=4)
-    right.set_xscale("log" if positive.all() else "linear")
+    if positive.all():
+        logarithmic(right, "x")
     right.set_xlabel("value and two standard deviations")
     return figure, final
 
@@ -72,7 +75,8 @@ def _one(
     ax.axhline(value, color=PREDICTED, linewidth=0.8)
     ax.plot(steps, path, color=POSTERIOR, linewidth=0.8)
     _stages(ax, stages, path)
-    ax.set_yscale("log" if positive else "linear")
+    if positive:
+        logarithmic(ax, "y")
     ax.set_title(plain(short(label, 40)), fontsize=9, loc="left")
     ax.set_xlabel("step")
     ax.legend(frameon=False, fontsize=8)

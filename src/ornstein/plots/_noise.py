@@ -12,7 +12,7 @@ from ornstein.diagnosis import Diagnosis
 from ornstein.noise import Noise, simulated
 from ornstein.operators import as_matrix
 from ornstein.plan import Plan
-from ornstein.plots._style import DRAWS, POSTERIOR, PREDICTED, panel
+from ornstein.plots._style import DRAWS, POSTERIOR, PREDICTED, logarithmic, panel
 from ornstein.result import Result
 
 
@@ -56,8 +56,7 @@ def _variances(ax: Axes, plan: Plan, noise: Noise) -> None:
         np.array([planned[seen].min() / 1.5, planned[seen].max() * 1.5]) if seen.any() else [1, 2]
     )
     ax.plot(ends, ends, color=PREDICTED, linewidth=1, label="as planned")
-    ax.set_xscale("log")
-    ax.set_yscale("log")
+    logarithmic(ax, "x", "y")
     ax.set_xlabel("noise planned for, over the posterior's width")
     ax.set_ylabel("noise at the draws")
     ax.legend(frameon=False, fontsize=8)

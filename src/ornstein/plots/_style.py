@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from ornstein._types import Vector
 
@@ -23,8 +24,9 @@ def plain(text: str) -> str:
 
 
 def short(text: str, most: int = 28) -> str:
-    """The beginning of a long name."""
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+    """A long name without its middle."""
+    half = (most - 1) // 2
+    return text if len(text) <= most else f"{text[: most - 1 - half]}…{text[-half:]}"
 
 
 def panel(size: tuple[float, float] = HALF) -> tuple[Figure, Axes]:
@@ -33,7 +35,20 @@ def panel(size: tuple[float, float] = HALF) -> tuple[Figure, Axes]:
     return figure, figure.subplots()
 
 
-def forest(labels: Sequence[str], width: float = 5.2) -> tuple[Figure, Axes, Vector]:
+def logarithmic(ax: Axes, *axes: str) -> None:
+    """Logarithmic axes, "x" or "y", with few plain numbers beside them."""
+    for name in axes:
+        ax.set(**{f"{name}scale": "log"})
+        axis = ax.xaxis if name == "x" else ax.yaxis
+        low, high = axis.get_view_interval()
+        decades = np.log10(high / low) if low > 0 else 1.0
+        subs = (1.0,) if decades > 2 else (1.0, 2.0, 5.0) if decades > 0.5 else range(1, 10)
+        axis.set_major_locator(LogLocator(subs=subs, numticks=5 if decades > 5 else 8))
+        axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axis.set_minor_formatter(NullFormatter())
+
+
+def forest(labels: Sequence[str], width: float = 4.6) -> tuple[Figure, Axes, Vector]:
     """A picture with one line per label, the first on top; where the lines are."""
     figure, ax = panel((width, 0.26 * len(labels) + 0.9))
     rows = np.arange(len(labels))[::-1].astype(float)

@@ -15,6 +15,7 @@ from ornstein.report._svg import data_uri
 from ornstein.result import Result
 
 _MOST_ROWS = 60  # of the table of coefficients
+_LEFT_OUT = ["mcse_mean", "mcse_sd", "ess_tail"]  # of a result's own summary, for a narrow table
 
 
 def write(path: str | Path, result: Result, **options: Any) -> Path:
@@ -58,7 +59,7 @@ def render(
     >>> render(result, title="Above zero").count("<img")
     14
     """
-    table = result.summary() if summary is None else summary
+    table = result.summary().drop(columns=_LEFT_OUT) if summary is None else summary
     diagnosis, found = result.diagnose(), _words.measured(result)
     pictures = [
         *sections,
@@ -75,6 +76,7 @@ def render(
         warnings=list(result.plan.warnings),
         columns=[str(column) for column in table.columns],
         rows=_cells(table[:_MOST_ROWS]),
+        own_units=summary is not None,
         left_out=max(0, len(table) - _MOST_ROWS),
         coefficients=_pictured(of_coefficients(result)),
         sections=[_pictured(section) for section in pictures],

@@ -76,7 +76,8 @@ def of_chains(result: Result, diagnosis: Diagnosis) -> list[Section]:
                     "Gradient noise",
                     "What makes SGD move, direction by direction: the plan was made for the noise "
                     "on the line, points are what the rows show where the draws are. Beside it, "
-                    "steps in the direction that is least Gaussian: on the line, they are.",
+                    "steps in the direction that is least Gaussian: on the line, they are. What of "
+                    "their tails reaches the draws is check A1.",
                     noise,
                 )
             )

@@ -49,18 +49,26 @@ def verdict(result: Result, diagnosis: Diagnosis) -> tuple[str, str]:
     return "ok", "Every assumption that was checked holds."
 
 
-def figures(result: Result, effective: float, found: MeasuredKL | None) -> list[tuple[str, str]]:
-    """The few figures to see first: name and value."""
-    plan = result.plan
+def figures(
+    result: Result, effective: float, found: MeasuredKL | None
+) -> list[tuple[str, str, str]]:
+    """The few figures to see first: name, value and a note."""
+    plan, (chains, draws, dim) = result.plan, result.flat.shape
+    steps = f"{result.steps:,} steps a chain" if plan.is_chain else ""
     shown = [
-        ("rows", f"{plan.num_data:,}"),
-        ("parameters", f"{plan.dim:,}"),
-        ("effective draws, at least", f"{effective:,.0f}" if np.isfinite(effective) else "-"),
-        ("error planned for", nats(plan.predicted_kl)),
+        ("rows", f"{plan.num_data:,}", f"{plan.batch_size:,} a step" if plan.is_chain else ""),
+        ("parameters", f"{dim:,}", ""),
+        ("sampling time", f"{result.seconds:.2g} s", steps),
+        (
+            "effective draws, at least",
+            f"{effective:,.0f}" if np.isfinite(effective) else "-",
+            f"of {chains * draws:,}",
+        ),
+        ("error planned for", nats(plan.predicted_kl), "from the posterior"),
     ]
     if found is not None:
-        shown.append(("error found", f"{nats(found.value)} (chance alone {nats(found.floor)})"))
-    return [*shown, ("sampling time", f"{result.seconds:.2g} s")]
+        shown.append(("error found", nats(found.value), f"{nats(found.floor)} by chance alone"))
+    return shown
 
 
 def plan_in_words(result: Result, found: MeasuredKL | None) -> list[str]:
@@ -86,8 +94,7 @@ def plan_in_words(result: Result, found: MeasuredKL | None) -> list[str]:
     lines.append(
         f"{chains} chains made {draws:,} draws each of {dim:,} parameters"
         + (
-            f", one every {result.settings.thin:,} steps after a warm-up of "
-            f"{result.settings.warmup:,}"
+            f", one {_every(result.settings.thin)} after a warm-up of {result.settings.warmup:,}"
             if plan.is_chain
             else ""
         )
@@ -122,6 +129,10 @@ def _tuned(plan: Plan) -> str:
         f"Method {plan.method}: tuned were {_listed(parts)}, for minibatches of "
         f"{plan.batch_size:,} of {plan.num_data:,} rows, {reads}.{anchored}"
     )
+
+
+def _every(steps: int) -> str:
+    return "every step" if steps == 1 else f"every {steps:,} steps"
 
 
 def _listed(parts: list[str]) -> str:
