@@ -45,11 +45,11 @@ lint: $(STAMP) ## style, format, types and import direction
 
 docs: $(STAMP) ## the documentation as a site, in site/
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e ".[docs]"
-	@$(BIN)/mkdocs --quiet build --strict --site-dir site
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs --quiet build --strict --site-dir site
 	@echo "open site/index.html"
 
 docs-serve: docs ## the same, built again whenever a page changes
-	@$(BIN)/mkdocs serve
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
 
 bench: $(STAMP) ## measure speed against other libraries, and write docs/benchmarks.md (an hour)
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e ".[bench]"

@@ -1,6 +1,7 @@
 """What the draws are: intervals, traces and ranks, covariances."""
 
 import numpy as np
+import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap, to_rgb
 from matplotlib.figure import Figure
@@ -30,7 +31,7 @@ _LOW = (HALF[0], 1.7)
 def intervals(result: Result, title: str = "", mass: float = 0.9) -> Figure:
     """Mean and central interval of every parameter, or of the forty most clearly not zero."""
     flat = result.flat.reshape(-1, result.plan.dim)
-    shown = clearest(flat)
+    shown = _clearest(flat)
     low, high = np.quantile(flat[:, shown], [(1 - mass) / 2, (1 + mass) / 2], axis=0)
     figure, ax, rows = forest([result.plan.labels[i] for i in shown])
     ax.hlines(rows, low, high, color=POSTERIOR, linewidth=2)
@@ -41,7 +42,7 @@ def intervals(result: Result, title: str = "", mass: float = 0.9) -> Figure:
     return figure
 
 
-def clearest(flat: Vector) -> Vector:
+def _clearest(flat: Vector) -> npt.NDArray[np.intp]:
     """Numbers of the parameters to show, in their own order."""
     if flat.shape[1] <= MOST_PARAMETERS:
         return np.arange(flat.shape[1])
@@ -107,7 +108,7 @@ def spread(result: Result) -> Figure:
     import arviz
 
     flat = result.flat.reshape(-1, result.plan.dim)
-    shown = clearest(flat)
+    shown = _clearest(flat)
     cov = result.plan.predicted_cov
     expected = np.sqrt(np.diag(cov) if cov.ndim == 2 else cov)[shown]
     ratio = flat[:, shown].std(axis=0, ddof=1) / expected

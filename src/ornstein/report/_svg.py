@@ -6,6 +6,7 @@ import re
 
 import matplotlib
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 _INK = "#3a3f47"
 _DARK = {
@@ -31,21 +32,13 @@ def data_uri(figure: Figure) -> str:
     """The figure as SVG without a background, as a source of an image."""
     for ax in figure.axes:
         ax.tick_params(colors=_INK, which="both")
-        for part in (ax.xaxis.label, ax.yaxis.label, ax.title, *_left_title(ax)):
-            part.set_color(_INK)
         for name, spine in ax.spines.items():
             spine.set_color(_INK)
-            if name in ("top", "right") and not ax.images:
-                spine.set_visible(False)
-        legend = ax.get_legend()
-        for text in legend.get_texts() if legend is not None else ():
-            text.set_color(_INK)
+            spine.set_visible(bool(ax.images) or name not in ("top", "right"))
+    for text in figure.findobj(Text):
+        text.set(color=_INK)
     buffer = io.StringIO()
     with matplotlib.rc_context({"svg.fonttype": "path", "svg.hashsalt": "ornstein"}):
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
-    text = re.sub(r"(<svg\b[^>]*>)", lambda found: found[1] + _STYLE, buffer.getvalue(), count=1)
-    return f"data:image/svg+xml;base64,{base64.b64encode(text.encode()).decode()}"
-
-
-def _left_title(ax: matplotlib.axes.Axes) -> list[matplotlib.text.Text]:
-    return [child for child in ax.get_children() if isinstance(child, matplotlib.text.Text)]
+    svg = re.sub(r"(<svg\b[^>]*>)", lambda found: found[1] + _STYLE, buffer.getvalue(), count=1)
+    return f"data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()}"
