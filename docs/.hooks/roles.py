@@ -1,4 +1,4 @@
-"""Docstrings name functions by roles, which readers of a terminal see; the site shows names alone."""
+"""Docstrings name functions by roles, such as ``:func:``; the site shows the names alone."""
 
 import re
 

@@ -20,15 +20,13 @@ _COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}  # other lines: reme
 
 
 class _Example(NamedTuple):
-    """A posterior to sample, and the rows to check its predictions on."""
+    """A posterior to sample, and how."""
 
     title: str
     name: str
     post: Posterior
     batch_size: int
-    about: dict[str, str]
-    X: Vector
-    y: Vector
+    learn: bool
 
 
 def demo(
@@ -36,30 +34,24 @@ def demo(
 ) -> list[Result]:
     """Run both examples, print what there is to see, save plots and a page about the first."""
     folder.mkdir(parents=True, exist_ok=True)
-    first, second = _diabetes(), _cancer()
-    results = [_show(example, folder, console, key, draws) for example in (first, second)]
-    _write(first, results[0], page, key)
+    first, second = (
+        _show(example, folder, console, key, draws) for example in (_diabetes(), _cancer())
+    )
+    _write(first, page, key)
     console.print(f"\nThe whole story of the first, to open in a browser: {page}", markup=False)
-    return results
+    return [first, second]
+
+
+def _diabetes_rows() -> tuple[Vector, Vector, list[str]]:
+    table = load_diabetes(scaled=False)
+    y = (table.target - table.target.mean()) / table.target.std()
+    return _standardised(table.data), y, table.feature_names
 
 
 def _diabetes() -> _Example:
-    table = load_diabetes(scaled=False)
-    y = (table.target - table.target.mean()) / table.target.std()
-    X = _standardised(table.data)
-    return _Example(
-        "Linear regression: diabetes",
-        "diabetes",
-        models.linear(X, y, feature_names=table.feature_names),
-        40,
-        {
-            "data": "442 patients, bundled with scikit-learn: ten measurements, standardised",
-            "target": "progression of the disease a year later, standardised",
-            "model": "linear regression; noise and prior precision are learned",
-        },
-        X,
-        y,
-    )
+    X, y, names = _diabetes_rows()
+    post = models.linear(X, y, feature_names=names)
+    return _Example("Linear regression: diabetes", "diabetes", post, 40, learn=True)
 
 
 def _cancer() -> _Example:
@@ -68,8 +60,7 @@ def _cancer() -> _Example:
     X = _standardised(table.data[:, first])
     names = table.feature_names[first]
     post = models.logistic(X, table.target, intercept=True, feature_names=names)
-    title = "Logistic regression: breast cancer"
-    return _Example(title, "cancer", post, 250, {}, X, table.target)
+    return _Example("Logistic regression: breast cancer", "cancer", post, 250, learn=False)
 
 
 def _standardised(X: Vector) -> Vector:
@@ -79,9 +70,10 @@ def _standardised(X: Vector) -> Vector:
 def _show(example: _Example, folder: Path, console: Console, key: int, draws: int) -> Result:
     console.rule(example.title)
     result = sample(
-        example.post, key=key, draws=draws, learn_hyper=True, batch_size=example.batch_size
+        example.post, key=key, draws=draws, learn_hyper=example.learn, batch_size=example.batch_size
     )
-    console.print(f"{result.learning}\n", highlight=False, markup=False, soft_wrap=True)
+    if result.learning is not None:
+        console.print(f"{result.learning}\n", highlight=False, markup=False, soft_wrap=True)
     console.print(str(result.plan), highlight=False, markup=False, soft_wrap=True)
     console.print(f"\n{result} in {result.seconds:.1f} s of sampling\n", markup=False)
     console.print(_summary_table(result))
@@ -94,21 +86,25 @@ def _show(example: _Example, folder: Path, console: Console, key: int, draws: in
     return result
 
 
-def _write(example: _Example, result: Result, page: Path, key: int) -> None:
+def _write(result: Result, page: Path, key: int) -> None:
+    X, y, _ = _diabetes_rows()
     noise = np.asarray(result.posterior.hyper["noise_scale"])
-    found = predictive.summarise(
-        predictive.Coefficients.gather("linear", result.draws["coef"], noise_scale=noise), example.X
-    )
+    draws = predictive.Coefficients.gather("linear", result.draws["coef"], noise_scale=noise)
+    found = predictive.summarise(draws, X)
     fit = report.Section(
         "Residuals and coverage",
         "Residuals should show no pattern; intervals of every mass should hold that share of rows.",
-        plots.residuals(found.mean, found.std, example.y),
+        plots.residuals(found.mean, found.std, y),
     )
     report.write(
         page,
         result,
-        title=example.title,
-        about=example.about,
+        title="Linear regression: diabetes",
+        about={
+            "data": "442 patients, bundled with scikit-learn: ten measurements, standardised",
+            "target": "progression of the disease a year later, standardised",
+            "model": "linear regression; noise and prior precision are learned",
+        },
         sections=[fit],
         command="ornstein demo",
         key=key,
