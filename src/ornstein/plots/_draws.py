@@ -23,7 +23,7 @@ from ornstein.plots._style import (
 )
 from ornstein.result import Result
 
-_MOST_TRACES = 4
+_MOST_TRACES = 3
 _TRACE_POINTS = 400
 _LOW = (HALF[0], 1.7)
 
