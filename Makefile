@@ -17,7 +17,7 @@ export ORNSTEIN_DATA
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow lint bench reproduce clean
+.PHONY: help demo test test-slow lint docs docs-serve bench reproduce clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -28,7 +28,7 @@ help: ## list the targets
 	@echo "  BENCH=...        sections and options of make bench, such as BENCH='rates --quick'"
 	@echo "  ORNSTEIN_DATA=.. folder with the data sets"
 
-demo: $(STAMP) ## sample two small posteriors, check them and save plots
+demo: $(STAMP) ## sample two small posteriors, check them, leave plots and report.html
 	@$(BIN)/ornstein demo
 
 test: $(STAMP) ## the test suite and the doctests, without the slow tests
@@ -43,6 +43,14 @@ lint: $(STAMP) ## style, format, types and import direction
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 
+docs: $(STAMP) ## the documentation as a site, in site/
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e ".[docs]"
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs --quiet build --strict --site-dir site
+	@echo "open site/index.html"
+
+docs-serve: docs ## the same, built again whenever a page changes
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
+
 bench: $(STAMP) ## measure speed against other libraries, and write docs/benchmarks.md (an hour)
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e ".[bench]"
 	@$(BIN)/python -m benchmarks $(BENCH)
@@ -51,7 +59,7 @@ reproduce: $(STAMP) ## recompute the paper's Table 1 and Figures 1 to 3
 	@$(BIN)/ornstein reproduce all
 
 clean: ## remove caches and build output (.venv stays)
-	@rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	@rm -rf build dist site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	@find . -path ./$(VENV) -prune -o -name __pycache__ -type d -exec rm -rf {} +
 
 $(STAMP): pyproject.toml constraints.txt $(VENV)/pyvenv.cfg

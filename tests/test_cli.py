@@ -80,7 +80,9 @@ def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path, name: str) -> 
 
 
 def test_a_seed_that_is_too_large_is_an_input_error(tmp_path: Path) -> None:
-    arguments = ["demo", "--out", str(tmp_path), "--draws", "20", "--seed", str(2**70)]
+    page = str(tmp_path / "page.html")
+    arguments = ["demo", "--out", str(tmp_path), "--report", page, "--draws", "20"]
+    arguments += ["--seed", str(2**70)]
     with pytest.raises(orn.InputError, match="key must lie between"):
         CliRunner().invoke(app, arguments, catch_exceptions=False)
 
@@ -116,6 +118,9 @@ def test_demo(tmp_path: Path) -> None:
     saved = sorted(path.name for path in (tmp_path / "new" / "pictures").glob("*.png"))
     kinds = ("covariances", "intervals", "projection")
     assert saved == [f"{data}-{kind}.png" for data in ("cancer", "diabetes") for kind in kinds]
+    page = (tmp_path / "report.html").read_text()
+    assert "Hyperparameters" in page
+    assert "Gradient noise" in page
 
 
 @pytest.mark.parametrize(

@@ -166,6 +166,18 @@ def test_X2_cost_of_an_approximate_hessian_follows_from_its_spectrum() -> None:
     np.testing.assert_allclose(theory.structure_kl(spectrum, rate, 1), 0.05**2 / 4, rtol=1e-6)
 
 
+def test_X6_variances_with_an_approximate_hessian() -> None:
+    N, h, a = 50, 0.4, 1.7
+    for m in (0.2, 1.0, 3.0, 6.0):
+        recipe = theory.exact_at_rate(np.array([a]), np.zeros(1), N, h)
+        assert recipe.injected_cov is not None
+        K, Q = (part.reshape(1, 1) for part in (recipe.gain, recipe.injected_cov))
+        cov = theory.finite_step_covariance(K, np.array([[a * m]]), np.zeros((1, 1)), Q)
+        ratio = theory.variance_ratios(Spectrum(np.array([m]), np.ones(1)), h)
+        expected = cov.item() * N * a * m if m < 5 else np.inf
+        np.testing.assert_allclose(ratio, expected, rtol=1e-12)
+
+
 def test_lanczos_finds_the_moments_of_a_spectrum() -> None:
     rng = np.random.default_rng(5)
     values, turned = rng.uniform(0.1, 4, 30), orthogonal(rng, 30)

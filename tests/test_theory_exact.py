@@ -16,6 +16,7 @@ from ornstein.theory import (
     joint_diagonalisation,
     modes,
     posterior_kl,
+    relative_eigenvalues,
     relaxation_steps,
     sandwich,
 )
@@ -217,6 +218,15 @@ def test_X8_diagonalises_both(p: Problem) -> None:
         assert np.max(np.abs(V.T @ p.hessian @ V - np.eye(p.dim))) < 1e3 * EPS * p.condition
         off = V.T @ C @ V - np.diag(c)
         assert np.max(np.abs(off)) < 1e3 * EPS * p.condition * largest
+
+
+@theory_settings
+@given(problems())
+def test_X8_relative_eigenvalues_alone(p: Problem) -> None:
+    c = relative_eigenvalues(p.hessian, p.noise_cov)
+    np.testing.assert_array_equal(c, joint_diagonalisation(p.hessian, p.noise_cov)[1])
+    for saddle in (-np.eye(2), np.array([[1.0, 2.0], [2.0, 1.0]])):
+        assert np.isnan(relative_eigenvalues(saddle, np.eye(2))).all()
 
 
 @pytest.mark.parametrize("rho", RHOS)

@@ -15,6 +15,7 @@ from ornstein.theory import (
     ou_covariance,
     phase_space_covariance,
     relaxation_steps,
+    within_limits,
 )
 from strategies import EPS, Matrix, Problem, close, mismatch, problems, theory_settings
 
@@ -91,6 +92,14 @@ def test_X4_limit_of_stability(mu: float, p: Problem) -> None:
         cov = momentum_covariance(K, p.hessian, p.batch_noise_cov, mu)
         assert is_stable(K, p.hessian, mu) is stable
         assert np.all(np.isfinite(cov)) if stable else np.all(np.isnan(cov))
+
+
+@pytest.mark.parametrize("mu", [1.0, 0.4, 1.5])
+def test_X4_limits_of_rates(mu: float) -> None:
+    limit = 2 * (2 - mu)
+    assert within_limits(np.array([1e-9, 0.999 * limit]), mu)
+    for rate in (0.0, -0.1, limit, np.nan):
+        assert not within_limits(np.array([0.1, rate]), mu)
 
 
 @pytest.mark.parametrize("mu", [0.0, -0.1, 2.0])

@@ -12,6 +12,7 @@ from ornstein.theory import (
     finite_step_covariance,
     is_stable,
     modes,
+    noise_shares,
     ou_covariance,
     relaxation_steps,
 )
@@ -63,6 +64,20 @@ def test_T2_modes_diagonalise_the_drift(p: Problem) -> None:
     assert np.all(np.diff(rates) >= 0)
     assert mismatch(B @ B.T, p.gain) < 100 * EPS
     assert np.max(np.abs(B.T @ p.hessian @ B - np.diag(rates))) < 1e3 * EPS * rates[-1]
+
+
+@theory_settings
+@given(problems(max_log_cond=3.0))
+def test_T2_noise_shares_are_the_parts_of_a_steps_noise(p: Problem) -> None:
+    drift = modes(p.gain, p.hessian)
+    shares = noise_shares(drift, p.batch_noise_cov, p.injected_cov)
+    back = np.linalg.inv(drift.basis)
+    own, added = (
+        np.diag(back @ cov @ back.T)
+        for cov in (p.gain @ p.batch_noise_cov @ p.gain, p.injected_cov)
+    )
+    np.testing.assert_allclose(shares, own / (own + added), rtol=1e-6, atol=1e-9)
+    assert np.all(noise_shares(drift, p.batch_noise_cov) == 1)
 
 
 @theory_settings

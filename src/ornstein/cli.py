@@ -49,16 +49,19 @@ def _root(
 @app.command()
 def demo(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the plots.")] = Path("demo"),
+    page: Annotated[
+        Path, typer.Option("--report", help="Page to write about the first example.")
+    ] = Path("report.html"),
     seed: Annotated[int, typer.Option(min=0, help="Seed of the draws.")] = 0,
     draws: Annotated[int, typer.Option(min=8, help="Draws per chain.")] = 2000,
 ) -> None:
-    """Sample two small posteriors and check them.
+    """Sample two small posteriors, check them, and leave plots and a page to look at.
 
     Example: ornstein demo --out pictures
     """
     from ornstein.demo import demo as run_demo
 
-    run_demo(out, Console(), seed, draws)
+    run_demo(out, page, Console(), seed, draws)
 
 
 _WHAT = ("table1", "figure1", "figure2", "figure3")
@@ -244,6 +247,7 @@ def _fit(
         summary=found,
         sections=[report.Section(*fitted.fit_picture(fitting, frame))],
         command=shlex.join(["ornstein", *sys.argv[1:]]),
+        key=options["key"],
     )
     place = fitted.save(out, fitting, result, {"report.html": page}, overwrite)
     for remark in remarks:

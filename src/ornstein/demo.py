@@ -1,75 +1,114 @@
 """The demonstration: two tables bundled with scikit-learn, from rows to a diagnosed posterior."""
 
 from pathlib import Path
+from typing import NamedTuple
 
+import numpy as np
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 from sklearn.datasets import load_breast_cancer, load_diabetes
 
-from ornstein import models, plots
+from ornstein import models, plots, predictive, report
 from ornstein._types import Vector
 from ornstein.api import sample_whole
 from ornstein.diagnosis import Diagnosis
-from ornstein.planning import plan
 from ornstein.posterior import Posterior
 from ornstein.result import Result
 
 _COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}  # other lines: remedies
 
 
-def demo(folder: Path, console: Console, key: int = 0, draws: int = 2000) -> list[Result]:
-    """Run both examples, print what there is to see and save plots into ``folder``."""
+class _Example(NamedTuple):
+    """A posterior to sample, and how."""
+
+    title: str
+    name: str
+    post: Posterior
+    batch_size: int
+    learn: bool
+
+
+def demo(
+    folder: Path, page: Path, console: Console, key: int = 0, draws: int = 2000
+) -> list[Result]:
+    """Run both examples, print what there is to see, save plots and a page about the first."""
     folder.mkdir(parents=True, exist_ok=True)
-    examples = (
-        ("Linear regression: diabetes", _diabetes(), 40, folder / "diabetes"),
-        ("Logistic regression: breast cancer", _cancer(), 250, folder / "cancer"),
+    first, second = (
+        _show(example, folder, console, key, draws) for example in (_diabetes(), _cancer())
     )
-    return [_show(*example, console, key, draws) for example in examples]
+    _write(first, page, key)
+    console.print(f"\nThe whole story of the first, to open in a browser: {page}", markup=False)
+    return [first, second]
 
 
-def _diabetes() -> Posterior:
+def _diabetes_rows() -> tuple[Vector, Vector, list[str]]:
     table = load_diabetes(scaled=False)
-    target = (table.target - table.target.mean()) / table.target.std()
-    X = _standardised(table.data)
-    return models.linear(X, target, noise_scale=0.7, feature_names=table.feature_names)
+    y = (table.target - table.target.mean()) / table.target.std()
+    return _standardised(table.data), y, table.feature_names
 
 
-def _cancer() -> Posterior:
+def _diabetes() -> _Example:
+    X, y, names = _diabetes_rows()
+    post = models.linear(X, y, feature_names=names)
+    return _Example("Linear regression: diabetes", "diabetes", post, 40, learn=True)
+
+
+def _cancer() -> _Example:
     table = load_breast_cancer()
     first = slice(0, 10)  # the mean of each measurement; the rest are its error and its extreme
     X = _standardised(table.data[:, first])
-    return models.logistic(
-        X, table.target, intercept=True, feature_names=table.feature_names[first]
-    )
+    names = table.feature_names[first]
+    post = models.logistic(X, table.target, intercept=True, feature_names=names)
+    return _Example("Logistic regression: breast cancer", "cancer", post, 250, learn=False)
 
 
 def _standardised(X: Vector) -> Vector:
     return (X - X.mean(axis=0)) / X.std(axis=0)
 
 
-def _show(
-    title: str,
-    post: Posterior,
-    batch_size: int,
-    stem: Path,
-    console: Console,
-    key: int,
-    draws: int,
-) -> Result:
-    console.rule(title)
-    made = plan(post, batch_size=batch_size)
-    console.print(str(made), highlight=False, markup=False, soft_wrap=True)
-    result = sample_whole(post, made, key=key, draws=draws)
+def _show(example: _Example, folder: Path, console: Console, key: int, draws: int) -> Result:
+    console.rule(example.title)
+    result = sample_whole(
+        example.post, key=key, draws=draws, learn_hyper=example.learn, batch_size=example.batch_size
+    )
+    if result.learning is not None:
+        console.print(f"{result.learning}\n", highlight=False, markup=False, soft_wrap=True)
+    console.print(str(result.plan), highlight=False, markup=False, soft_wrap=True)
     console.print(f"\n{result} in {result.seconds:.1f} s of sampling\n", markup=False)
     console.print(_summary_table(result))
     _print_diagnosis(result.diagnose(), console)
     _compare(result, console)
     for draw in (plots.projection, plots.intervals, plots.covariances):
-        path = stem.with_name(f"{stem.name}-{draw.__name__}.png")
-        draw(result, title).savefig(path, dpi=120)
+        path = folder / f"{example.name}-{draw.__name__}.png"
+        draw(result, example.title).savefig(path, dpi=120)
         console.print(f"saved {path}", markup=False)
     return result
+
+
+def _write(result: Result, page: Path, key: int) -> None:
+    X, y, _ = _diabetes_rows()
+    noise = np.asarray(result.posterior.hyper["noise_scale"])
+    draws = predictive.Coefficients.gather("linear", result.draws["coef"], noise_scale=noise)
+    found = predictive.summarise(draws, X)
+    fit = report.Section(
+        "Residuals and coverage",
+        "Residuals should show no pattern; intervals of every mass should hold that share of rows.",
+        plots.residuals(found.mean, found.std, y),
+    )
+    report.write(
+        page,
+        result,
+        title="Linear regression: diabetes",
+        about={
+            "data": "442 patients, bundled with scikit-learn: ten measurements, standardised",
+            "target": "progression of the disease a year later, standardised",
+            "model": "linear regression; noise and prior precision are learned",
+        },
+        sections=[fit],
+        command="ornstein demo",
+        key=key,
+    )
 
 
 def _compare(result: Result, console: Console) -> None:

@@ -1,7 +1,7 @@
 """Did the theory hold? One row per assumption, each with a number, a verdict and a remedy."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import jax
 import numpy as np
@@ -35,9 +35,21 @@ class Check:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """All checks; ``print`` shows a table, ``diagnosis["A4"]`` is one row."""
+    """All checks; ``print`` shows a table, ``diagnosis["A4"]`` is one row.
+
+    Attributes
+    ----------
+    checks
+        One per assumption.
+    noise
+        The gradient noise that A2 looked at; None where it was not.
+    roughest
+        The direction that A1 speaks of; None where there is none.
+    """
 
     checks: tuple[Check, ...]
+    noise: Noise | None = field(default=None, repr=False, compare=False)
+    roughest: Vector | None = field(default=None, repr=False, compare=False)
 
     @property
     def ok(self) -> bool:
@@ -76,14 +88,15 @@ def diagnose(post: Posterior, plan: Plan, draws: Vector) -> Diagnosis:
     if plan.geometry.structure == "kronecker":
         return _without_matrices(post, plan, draws)
     with jax.enable_x64(True):
-        checks = _of_chains(post, plan, flat) if plan.is_chain else []
-        checks += [
+        seen = _of_chains(post, plan, flat) if plan.is_chain else Diagnosis(())
+        checks = (
+            *seen.checks,
             _quadratic_loss(post, plan, spaced(flat, _DRAWS)),
             _specification(plan),
             _stationarity(draws),
             _covariance(plan, draws),
-        ]
-    return Diagnosis(tuple(checks))
+        )
+    return replace(seen, checks=checks)
 
 
 def _without_matrices(post: Posterior, plan: Plan, draws: Vector) -> Diagnosis:
@@ -100,13 +113,14 @@ def _without_matrices(post: Posterior, plan: Plan, draws: Vector) -> Diagnosis:
     return Diagnosis(checks)
 
 
-def _of_chains(post: Posterior, plan: Plan, flat: Vector) -> list[Check]:
+def _of_chains(post: Posterior, plan: Plan, flat: Vector) -> Diagnosis:
     """What only iterates of SGD assume."""
     noise = look_at_noise(post, plan, flat)
-    checks = [_gaussian_noise(post, plan, flat), _constant_noise(plan, noise)]
+    gaussian, roughest = _gaussian_noise(post, plan, flat)
+    checks = [gaussian, _constant_noise(plan, noise)]
     if plan.control_variates:
         checks.append(_anchor(plan, noise))
-    return [*checks, _discretisation(plan)]
+    return Diagnosis((*checks, _discretisation(plan)), noise, roughest)
 
 
 def _dense_problem(plan: Plan) -> tuple[Vector, Vector, Vector, Vector | None]:
@@ -116,8 +130,8 @@ def _dense_problem(plan: Plan) -> tuple[Vector, Vector, Vector, Vector | None]:
     return plan.gain.dense(plan.dim), as_matrix(plan.geometry.hessian), C_S, Q
 
 
-def _gaussian_noise(post: Posterior, plan: Plan, draws: Vector) -> Check:
-    """A1: excess kurtosis that the minibatch noise leaves in the draws, mode by mode.
+def _gaussian_noise(post: Posterior, plan: Plan, draws: Vector) -> tuple[Check, Vector]:
+    """A1: excess kurtosis that the minibatch noise leaves in the draws, and the mode that has most.
 
     A batch mean has 1/S of a row's excess kurtosis, and a mode that forgets slowly averages over
     many batches: the draws keep ``(1 - r^2) / (1 + r^2)`` of it, ``r = 1 - k``.
@@ -131,8 +145,9 @@ def _gaussian_noise(post: Posterior, plan: Plan, draws: Vector) -> Check:
         row = np.where(variance > 1e-14 * variance.max(), fourth / variance**2, 0.0)
     batch = np.abs(row) / plan.batch_size * share**2
     r2 = (1 - rates) ** 2
-    number = float(np.max(batch * (1 - r2) / (1 + r2)))
-    return Check(
+    left = batch * (1 - r2) / (1 + r2)
+    number = float(np.max(left))
+    check = Check(
         "A1",
         "gradient noise is Gaussian",
         number,
@@ -140,6 +155,7 @@ def _gaussian_noise(post: Posterior, plan: Plan, draws: Vector) -> Check:
         _verdict(number, 0.3, 1.0),
         "a few rows dominate the gradient: raise batch_size, or look at those rows",
     )
+    return check, basis[:, np.argmax(left)]
 
 
 def _constant_noise(plan: Plan, noise: Noise) -> Check:

@@ -194,8 +194,8 @@ def _stated(entry: Mapping[str, Any]) -> str:
     return f"{number}, {'learned' if entry['learned'] else 'given'}"
 
 
-def fit_picture(model: TableModel, frame: pd.DataFrame) -> tuple[str, str, Figure]:
-    """Heading, caption and picture of how predictions agree with (at most 20,000) rows."""
+def fit_picture(model: TableModel, frame: pd.DataFrame) -> tuple[str, str, tuple[Figure, ...]]:
+    """Heading, caption and pictures of how predictions agree with (at most 20,000) rows."""
     encoding = model.encoding
     complete = encoding.complete(frame) & frame[encoding.target.name].notna().to_numpy()
     rows = frame[complete]
@@ -217,7 +217,7 @@ def fit_picture(model: TableModel, frame: pd.DataFrame) -> tuple[str, str, Figur
         "Calibration",
         "What was given a probability should come true as often: points on the line. Of the rows "
         "fitted to.",
-        plots.reliability(chances.reshape(-1), happened.reshape(-1)),
+        (plots.reliability(chances.reshape(-1), happened.reshape(-1)),),
     )
 
 

@@ -12,11 +12,14 @@ from ornstein._types import Array, PyTree, Vector
 from ornstein.data import weights_of
 from ornstein.geometry import block_rows
 from ornstein.model import Model
+from ornstein.operators import as_matrix
 from ornstein.plan import Plan
 from ornstein.posterior import Posterior
 
 _LEAST_DRAWS, _MOST_DRAWS = 32, 512  # at which the noise is looked at
 _WORK = 2e10  # multiplications spent on that; beyond, fewer rows and draws are looked at
+_SIMULATED_ROWS, _SIMULATED = 5_000, 2_048  # rows and minibatches of a simulation
+_SIMULATED_READS = 8_000_000  # rows read in it, at most
 
 
 def spaced(draws: Vector, count: int) -> Vector:
@@ -90,6 +93,35 @@ def look_at_noise(post: Posterior, plan: Plan, draws: Vector) -> Noise:
     if not plan.control_variates:
         return Noise(_noise_cov(post, rows, plan.center[None], None), plain, plain)
     return Noise(plan.noise_cov, _noise_cov(post, rows, thetas, plan.center), plain)
+
+
+def simulated(post: Posterior, plan: Plan, draws: Vector, direction: Vector) -> Vector:
+    """Noise of minibatch gradients along a direction, at some draws.
+
+    In the standard deviations that the plan expects, so that a histogram of it should be a normal
+    one of unit variance. Rows are drawn independently, whatever the plan's batches.
+    """
+    rows, S = _some_rows(post, plan, _SIMULATED_ROWS), plan.batch_size
+    anchor = plan.center if plan.control_variates else None
+    chances = 1 / rows["weights"]
+    chances /= chances.sum()
+    thetas, rng = spaced(draws, _LEAST_DRAWS), np.random.default_rng(0)
+    batches = max(256, min(_SIMULATED, _SIMULATED_READS // S)) // len(thetas) + 1
+    noise = []
+    for theta in thetas:
+        at = jnp.asarray(theta), rows["rows"], post.hyper, jnp.asarray(direction)
+        along = rows["weights"] * np.asarray(_along(post.model, anchor, *at))
+        picked = rng.choice(len(along), (batches, S), p=chances)
+        noise.append(along[picked].mean(axis=1) - chances @ along)
+    expected = direction @ as_matrix(plan.noise_cov) @ direction / S
+    return np.concatenate(noise) / np.sqrt(max(float(expected), np.finfo(float).tiny))
+
+
+@partial(jax.jit, static_argnums=(0,))
+def _along(
+    model: Model, anchor: Array | None, theta: Array, rows: PyTree, hyper: PyTree, direction: Array
+) -> Array:
+    return _gradients(model, anchor, theta, rows, hyper) @ direction
 
 
 def _noise_cov(post: Posterior, rows: PyTree, thetas: Vector, anchor: Vector | None) -> Vector:

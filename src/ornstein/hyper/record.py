@@ -9,6 +9,7 @@ import numpy as np
 
 from ornstein._tree import Layout
 from ornstein._types import PyTree, Vector
+from ornstein.learnable import Learnable
 
 _TREES = ("values", "errors", "path")
 
@@ -74,14 +75,14 @@ class Learning:
         """One line."""
         shown = ", ".join(
             f"{label}={value:.4g}"
-            for label, value in zip(self.labels[:4], self._flat(self.values), strict=False)
+            for label, value in zip(self.labels[:4], _flat(self.values), strict=False)
         )
         more = ", ..." if len(self.labels) > 4 else ""
         return f"{type(self).__name__}({shown}{more}, converged={self.converged})"
 
     def __str__(self) -> str:
         """A readable table."""
-        values, errors = self._flat(self.values), self._flat(self.errors)
+        values, errors = _flat(self.values), _flat(self.errors)
         head = ("hyperparameter", "value", "MC error", "sd of its log")
         rows = [
             (label, f"{value:.4g}", f"{error:.2g}", f"{deviation:.2g}")
@@ -100,5 +101,17 @@ class Learning:
         ending = f"{self.message}; {len(self.stages)} steps, {self.replans} re-plans"
         return "\n".join([*lines, ending, *(f"note: {note}" for note in self.notes)])
 
-    def _flat(self, tree: PyTree) -> Vector:
-        return np.concatenate([np.reshape(leaf, -1) for leaf in jax.tree.leaves(tree)])
+
+def interval(
+    learning: Learning, learnable: Learnable, deviations: float = 2.0
+) -> tuple[Vector, Vector, Vector]:
+    """Lower ends, values and upper ends of so many posterior standard deviations, flat."""
+    eta = learnable.to_real(learning.values)
+    width = deviations * learning.deviations
+    ends = eta - width, eta, eta + width
+    low, value, high = (_flat(learnable.host_values(end)) for end in ends)
+    return low, value, high
+
+
+def _flat(tree: PyTree) -> Vector:
+    return np.concatenate([np.reshape(leaf, -1) for leaf in jax.tree.leaves(tree)])

@@ -1,38 +1,28 @@
 """The page: words and pictures of a result, put into the template escaped."""
 
-import base64
-import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import jinja2
-import matplotlib
+import numpy as np
 import pandas as pd
-from matplotlib.figure import Figure
 
-from ornstein import __version__, plots
-from ornstein.diagnosis import Diagnosis
+from ornstein.report import _words
+from ornstein.report._pictures import Section, of_chains, of_coefficients, of_hyperparameters
+from ornstein.report._svg import data_uri
 from ornstein.result import Result
 
-_INK = "#808080"  # readable on white and on black
 _MOST_ROWS = 60  # of the table of coefficients
+_LEFT_OUT = ["mcse_mean", "mcse_sd", "ess_tail"]  # of a result's own summary, for a narrow table
 
 
-@dataclass(frozen=True)
-class Section:
-    """A picture with a heading and a sentence that says what to see in it."""
-
-    heading: str
-    text: str
-    figure: Figure
-
-
-def write(path: Path, result: Result, **options: Any) -> None:
-    """Write :func:`render`'s page to a file."""
-    path.write_text(render(result, **options), encoding="utf-8")
+def write(path: str | Path, result: Result, **options: Any) -> Path:
+    """Write :func:`render`'s page to a file; returns its path."""
+    place = Path(path)
+    place.write_text(render(result, **options), encoding="utf-8")
+    return place
 
 
 def render(
@@ -43,6 +33,7 @@ def render(
     summary: pd.DataFrame | None = None,
     sections: Sequence[Section] = (),
     command: str = "",
+    key: int | None = None,
 ) -> str:
     """A page of HTML about a result.
 
@@ -56,32 +47,68 @@ def render(
         A table of coefficients; the result's own if not given.
     sections
         Further pictures, e.g. of calibration, shown after the coefficients.
-    command
-        How to make the run again.
+    command, key
+        How to make the run again: the command or the code, and the key it was given.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import ornstein as orn
+    >>> X = np.random.default_rng(0).normal(size=(200, 2))
+    >>> result = orn.sample(orn.models.logistic(X, X[:, 0] > 0), draws=50)
+    >>> "<h1>Above zero</h1>" in render(result, title="Above zero")
+    True
     """
-    table = result.summary() if summary is None else summary
-    diagnosis = result.diagnose()
+    table = result.summary().drop(columns=_LEFT_OUT) if summary is None else summary
+    diagnosis, found = result.diagnose(), _words.measured(result)
+    pictures = [
+        *sections,
+        *of_hyperparameters(result),
+        *of_chains(result, diagnosis),
+    ]
     page = _template().render(
         title=title,
-        about=dict(about or {}),
+        about=dict(about or _about(result)),
         remarks=list(remarks),
-        verdict=_verdict(result, diagnosis),
-        plan=_plan_in_words(result),
+        verdict=_words.verdict(result, diagnosis),
+        figures=_words.figures(result, _effective(table), found),
+        plan=_words.plan_in_words(result, found),
         warnings=list(result.plan.warnings),
         columns=[str(column) for column in table.columns],
         rows=_cells(table[:_MOST_ROWS]),
+        own_units=summary is not None,
         left_out=max(0, len(table) - _MOST_ROWS),
-        sections=[_picture(section) for section in (*_first(result), *sections, *_last(result))],
+        coefficients=_pictured(of_coefficients(result)),
+        sections=[_pictured(section) for section in pictures],
+        learned=_words.learned(result),
+        learning=result.learning,
         checks=diagnosis.checks,
         command=command,
-        version=__version__,
+        settings=_words.settings(result, key),
     )
     return str(page)
 
 
 def _template() -> jinja2.Template:
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined)
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
     return environment.from_string(files("ornstein.report").joinpath("page.html").read_text())
+
+
+def _about(result: Result) -> dict[str, str]:
+    labels = result.posterior.labels
+    more = f" and {len(labels) - 8:,} more" if len(labels) > 8 else ""
+    return {
+        "rows": f"{result.plan.num_data:,}",
+        "parameters": ", ".join(labels[:8]) + more,
+    }
+
+
+def _effective(table: pd.DataFrame) -> float:
+    """The fewest effective draws of any parameter."""
+    found = table["ess_bulk"].to_numpy(float) if "ess_bulk" in table else np.full(1, np.nan)
+    return float(np.min(found))
 
 
 def _cells(table: pd.DataFrame) -> list[tuple[str, list[str]]]:
@@ -92,93 +119,9 @@ def _cells(table: pd.DataFrame) -> list[tuple[str, list[str]]]:
     ]
 
 
-def _verdict(result: Result, diagnosis: Diagnosis) -> tuple[str, str]:
-    """Worst verdict, and a sentence."""
-    if not result.status.ok:
-        return "fail", result.status.message
-    failed = [check.name for check in diagnosis if check.verdict == "fail"]
-    warned = [check.name for check in diagnosis if check.verdict == "warn"]
-    if failed == ["model"]:
-        return "fail", (
-            "The draws are right for this model, but the model does not fit the rows well: its "
-            "intervals may be too narrow or too wide."
-        )
-    if failed:
-        return "fail", f"Do not trust these draws yet: {', '.join(failed)} failed."
-    if warned:
-        return "warn", f"Usable, with care: look at {', '.join(warned)}."
-    return "ok", "Every assumption that was checked holds."
-
-
-def _plan_in_words(result: Result) -> list[str]:
-    plan = result.plan
-    chains, draws, dim = result.flat.shape
-    lines = [
-        f"Method {plan.method} with a {plan.structure} gain ({plan.equation}), "
-        f"{plan.batch_size:,} of {plan.num_data:,} rows a step"
-        + (", gradients anchored at the optimum." if plan.control_variates else "."),
-        f"Before it ran, the plan expected the draws to be {_nats(plan.predicted_kl)} from the "
-        f"posterior's Gaussian, and to forget within {plan.relaxation_steps:,.1f} steps.",
-        f"{chains} chains made {draws:,} draws each of {dim:,} parameters, every "
-        f"{result.settings.thin:,} steps, in {result.seconds:.2g} seconds.",
-    ]
-    if chains * draws > 2 * dim and dim <= 400:
-        value, floor = result.measured_kl()
-        lines.append(
-            f"The draws turned out {_nats(value)} away; Monte-Carlo error alone makes "
-            f"{_nats(floor)}."
-        )
-    return lines
-
-
-def _nats(value: float) -> str:
-    return f"{value:.2g} nats" if value >= 1e-4 else "less than 0.0001 nats"
-
-
-def _first(result: Result) -> list[Section]:
-    return [
-        Section(
-            "Coefficients",
-            "Mean and 90 % interval of every parameter, in the units the model works in.",
-            plots.intervals(result),
-        )
-    ]
-
-
-def _last(result: Result) -> list[Section]:
-    found = [
-        Section(
-            "Traces and ranks",
-            "Chains of the parameters with the fewest effective draws. Traces should look alike, "
-            "ranks be level.",
-            plots.traces(result),
-        )
-    ]
-    if result.plan.dim <= 400:
-        found.append(
-            Section(
-                "Predicted and measured covariance",
-                "On the posterior's own scale: exact draws show ones on the diagonal and nothing "
-                "elsewhere.",
-                plots.covariances(result),
-            )
-        )
-    return found
-
-
-def _picture(section: Section) -> dict[str, str]:
-    for ax in section.figure.axes:
-        ax.tick_params(colors=_INK, which="both")
-        for part in (ax.xaxis.label, ax.yaxis.label, ax.title):
-            part.set_color(_INK)
-        for spine in ax.spines.values():
-            spine.set_color(_INK)
-    buffer = io.BytesIO()
-    with matplotlib.rc_context({"svg.fonttype": "path", "svg.hashsalt": "ornstein"}):
-        section.figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
-    encoded = base64.b64encode(buffer.getvalue()).decode()
+def _pictured(section: Section) -> dict[str, Any]:
     return {
         "heading": section.heading,
         "text": section.text,
-        "source": f"data:image/svg+xml;base64,{encoded}",
+        "sources": [data_uri(figure) for figure in section.figures],
     }
