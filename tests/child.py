@@ -79,11 +79,12 @@ def _die_in_write(number: int) -> None:
     """Kill this process when half of the nth file is written."""
     count, write = [0], folders.write_file
 
-    def half(path: Path, content: bytes) -> None:
+    def half(path: Path, pieces: list[bytes]) -> None:
         count[0] += 1
         if count[0] < number:
-            write(path, content)
+            write(path, pieces)
             return
+        content = b"".join(pieces)
         with path.with_name(folders.part_of(path.name)).open("wb") as file:
             file.write(content[: len(content) // 2])
             file.flush()

@@ -119,7 +119,7 @@ def test_draws_of_another_run_are_not_mixed_in(stopped: Path, tmp_path: Path) ->
     [
         {"chains": []},
         {"chains": 3},
-        {"chains": [{"at": 1, "state": [], "draws": None}] * 2},
+        {"chains": [{"at": 1, "state": [], "draws": []}] * 2},
         {"chains": [{"at": "1", "state": 7, "draws": "x"}] * 2},
         {"seconds": "long"},
     ],

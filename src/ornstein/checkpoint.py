@@ -22,7 +22,6 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, NamedTuple
 
-import numpy as np
 import numpy.typing as npt
 
 from ornstein import _check, records
@@ -138,7 +137,7 @@ class Checkpoint:
                 {
                     "at": chain.at,
                     "state": chain.state,
-                    "draws": np.concatenate(chain.kept[old:]) if chain.kept[old:] else None,
+                    "draws": chain.kept[old:],
                 }
                 for chain, old in zip(chains, written, strict=True)
             ],
@@ -191,9 +190,9 @@ class Checkpoint:
         return record
 
     def _write(self, path: Path, record: Mapping[str, Any]) -> None:
-        content = records.pack(record)
+        pieces = records.pieces(record)
         try:
-            write_file(path, content)
+            write_file(path, pieces)
         except OSError as error:
             last = f"checkpoint {self.number}" if self.number else "the beginning"
             raise CheckpointError(
@@ -201,7 +200,7 @@ class Checkpoint:
                 f"intact: remedy that, and the same call goes on from {last}."
             ) from error
         if path == self._path("run"):
-            self._run = records.digest(content)
+            self._run = records.digest(*pieces)
 
     def _drop(self, numbers: list[int]) -> None:
         """Remove draws from the last to the first: what is left never has a gap."""
@@ -258,7 +257,7 @@ def keep_command(folder: str | Path, options: Mapping[str, Any], places: Mapping
                     "same options, or name another folder."
                 )
         try:
-            write_file(path, records.pack({**options, **places}))
+            write_file(path, records.pieces({**options, **places}))
         except OSError as error:
             raise CheckpointError(
                 f"{path} could not be written: {error.strerror or error}."
@@ -324,9 +323,12 @@ def _joined(path: Path, before: Saved, after: Mapping[str, Any], like: Saved) ->
         and at >= before.at
         and [(leaf.shape, leaf.dtype) for leaf in state]
         == [(leaf.shape, leaf.dtype) for leaf in like.state]
-        and (draws is None or (draws.dtype == like.kept[0].dtype and draws.ndim == 2))
-        and (draws is None or draws.shape[1] == like.kept[0].shape[1])
+        and all(
+            (piece.shape[1:], piece.dtype) == (example.shape[1:], example.dtype) and piece.ndim == 2
+            for piece in draws
+            for example in like.kept
+        )
     )
     if not fits:
         raise CheckpointError(f"{path} does not fit this run")
-    return Saved(at, state, before.kept if draws is None else [*before.kept, draws])
+    return Saved(at, state, [*before.kept, *draws])

@@ -5,7 +5,7 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TypeAlias
@@ -62,7 +62,7 @@ def part_of(name: str) -> str:
     return f".{name}.part"
 
 
-def write_file(path: Path, content: bytes) -> None:
+def write_file(path: Path, pieces: Iterable[bytes | memoryview]) -> None:
     """Write a file that is there whole and on the disk, or as it was before.
 
     One writer at a time: see :func:`claimed`.
@@ -70,7 +70,7 @@ def write_file(path: Path, content: bytes) -> None:
     beside = path.with_name(part_of(path.name))
     try:
         with beside.open("wb") as file:
-            file.write(content)
+            file.writelines(pieces)
             file.flush()
             os.fsync(file.fileno())
         os.replace(beside, path)

@@ -30,13 +30,17 @@ def pack(value: Any) -> bytes:
     >>> unpack(pack({"steps": 3, "at": np.arange(2.0)}))
     {'steps': 3, 'at': array([0., 1.])}
     """
+    return b"".join(pieces(value))
+
+
+def pieces(value: Any) -> list[bytes | memoryview]:
+    """The record's bytes in order, large arrays not copied."""
     arrays: list[npt.NDArray[Any]] = []
     plain = _plain(value, arrays)
     laid = [[array.dtype.str, list(array.shape), _order(array)] for array in arrays]
-    line = json.dumps({"value": plain, "arrays": laid}).encode()
-    raw = b"".join(array.tobytes(_order(array)) for array in arrays)
-    body = b"\n".join([line, raw])
-    return b"%s %d %s\n%s" % (_NAME, VERSION, digest(body).encode(), body)
+    line = json.dumps({"value": plain, "arrays": laid}).encode() + b"\n"
+    body = [line, *(_raw(array) for array in arrays)]
+    return [b"%s %d %s\n" % (_NAME, VERSION, digest(*body).encode()), *body]
 
 
 def unpack(content: bytes) -> Any:
@@ -66,9 +70,12 @@ def unpack(content: bytes) -> Any:
         raise CheckpointError(f"it makes no sense ({shown(str(error))})") from error
 
 
-def digest(content: bytes | memoryview) -> str:
-    """A checksum."""
-    return hashlib.blake2b(content, digest_size=16).hexdigest()
+def digest(*contents: bytes | memoryview) -> str:
+    """A checksum of all of these as one."""
+    found = hashlib.blake2b(digest_size=16)
+    for content in contents:
+        found.update(content)
+    return found.hexdigest()
 
 
 def _plain(value: Any, arrays: list[npt.NDArray[Any]]) -> Any:
@@ -95,6 +102,11 @@ def _plain(value: Any, arrays: list[npt.NDArray[Any]]) -> Any:
 def _order(array: npt.NDArray[Any]) -> Literal["C", "F"]:
     """How it lies in memory, which products' rounding depends on."""
     return "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C"
+
+
+def _raw(array: npt.NDArray[Any]) -> memoryview:
+    laid = np.ascontiguousarray(array.T if _order(array) == "F" else array)
+    return laid.reshape(-1).view(np.uint8).data
 
 
 def _arrays(laid: Any, raw: bytes) -> list[npt.NDArray[Any]]:

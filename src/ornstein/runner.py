@@ -360,7 +360,7 @@ def _chunk_segments(loop: Loop, settings: Settings, total: int, often: bool) -> 
         most = min(most, max(1, _CHUNK_STEPS // loop.segment_steps))
     dispatches = min(_CHUNKS, total * loop.segment_steps // _CHUNK_STEPS)
     if dispatches > 1:
-        return min(-(-total // dispatches), most)
+        return -(-total // max(dispatches, -(-total // most)))  # alike, so that little is overshot
     # Short runs: a power of two, so that runs of any length share compiled code.
     return min(2 ** (max(1, total // 4).bit_length() - 1), most)
 
