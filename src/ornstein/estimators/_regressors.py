@@ -141,10 +141,10 @@ class BayesianLinearRegressor(_BayesianRegressor):
     --------
     >>> rng = np.random.default_rng(0)
     >>> X = rng.normal(size=(200, 3))
-    >>> y = X @ [1.0, 0.0, -2.0] + 0.5 * rng.normal(size=200)
+    >>> y = X @ [1.0, 0.5, -2.0] + 0.5 * rng.normal(size=200)
     >>> model = BayesianLinearRegressor(draws=100).fit(X, y)
     >>> model.coef_.round(1).tolist(), round(model.noise_scale_, 1)
-    ([1.0, 0.0, -2.0], 0.5)
+    ([1.0, 0.5, -2.0], 0.5)
     """
 
     _model = "linear"
