@@ -44,6 +44,9 @@ def loss(model: Any, x: Any, y: Any) -> Any:
     return 0.5 * jnp.mean(errors**2) + 0.5 / N * sum(jnp.sum(leaf**2) for leaf in weights)
 
 
+gradient_of: Any = eqx.filter_grad(loss)
+
+
 def test_T2_a_networks_training_loop_becomes_a_sampler(trained: Any) -> None:
     _, plan, static, data = trained
     mode = plan.layout.unravel(jnp.asarray(plan.center))
@@ -60,9 +63,7 @@ def test_T2_a_networks_training_loop_becomes_a_sampler(trained: Any) -> None:
             params, state = carry
             index = jax.random.randint(jax.random.fold_in(key, number), (plan.batch_size,), 0, N)
             model = eqx.combine(params, static)
-            gradient = eqx.filter_grad(loss)(  # type: ignore[no-untyped-call]
-                model, data["x"][index], data["y"][index]
-            )
+            gradient = gradient_of(model, data["x"][index], data["y"][index])
             updates, state = optimiser.update(gradient, state, params)
             return (optax.apply_updates(params, updates), state), None
 

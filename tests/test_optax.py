@@ -108,8 +108,8 @@ def test_an_update_is_the_gain_times_the_gradient_and_noise(method: str, structu
     """``update(g) - update(0)`` under the same key is ``-K g``, whatever structure and pytree."""
     posts = zoo(rows=240, intercept=True)
     post = posts["softmax" if structure == "kronecker" else "poisson"]
-    wanted = None if METHODS[method].control_variates is None else False
-    plan = orn.plan(post, method, structure, batch_size=10, control_variates=wanted)
+    anchored = None if METHODS[method].control_variates is None else False
+    plan = orn.plan(post, method, structure, batch_size=10, control_variates=anchored)
     optimiser = plan.as_optax(key=4)
     params = plan.layout.unravel(jnp.asarray(plan.center))
     g = np.random.default_rng(0).normal(size=plan.dim)

@@ -39,7 +39,7 @@ Order: TypeAlias = npt.NDArray[np.int32]
 """Row numbers in reading order, for one segment of steps."""
 
 _MOST_DRAWS = 8  # as a power of two
-_SHORT = 2**14  # rows of a table; the next prime is within some thousandths of longer ones
+_SHORT = 2**10  # rows of a table; the next prime is within three hundredths of longer ones
 _LEAST_SHARE = 0.01
 _WIDEST_PACKED = 64  # numbers in a row; beyond, taking packed rows apart costs more than it saves
 
@@ -228,13 +228,15 @@ def weights_of(multiplicity: Order) -> npt.NDArray[np.float64]:
     return multiplicity.mean() / multiplicity
 
 
-def distinct_rows(key: Array, count: int, num_data: int) -> Array:
-    """A batch of distinct rows, every pair of rows equally likely.
+def distinct_rows(key: Array, count: int, shuffled: Array) -> Array:
+    """A batch of distinct rows, drawn afresh from all row numbers, which lie in no order.
 
-    Of long tables those that a random stride modulo a prime meets, without a look at the others.
+    Of long tables those that a random stride modulo a prime meets, beyond the last row skipped:
+    every pair is equally likely but for that, and the other rows are not looked at.
     """
+    num_data = len(shuffled)
     if num_data <= _SHORT:
-        return jax.lax.top_k(jax.random.bits(key, (num_data,), jnp.uint32), count)[1]
+        return shuffled[jax.lax.top_k(jax.random.bits(key, (num_data,), jnp.uint32), count)[1]]
     prime = _prime_from(num_data)
     needed = count + prime - num_data  # so many that enough of them are rows
     stride_key, start_key = jax.random.split(key)
@@ -243,8 +245,8 @@ def distinct_rows(key: Array, count: int, num_data: int) -> Array:
     walk, modulus = start, jnp.uint32(prime)
     while len(walk) < needed:  # sums: products would not fit 32 bits
         walk, step = jnp.concatenate([walk, (walk + step) % modulus]), (step + step) % modulus
-    rows = walk[:needed].astype(jnp.int32)
-    return rows[jnp.argsort(rows >= num_data, stable=True)[:count]]
+    places = walk[:needed].astype(jnp.int32)
+    return shuffled[places[jnp.argsort(places >= num_data, stable=True)[:count]]]
 
 
 def _gather(leaf: Array, index: Array, rows_last: bool) -> Array:

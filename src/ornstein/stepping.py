@@ -159,6 +159,7 @@ def _row_numbers(plan: Plan, dtype: Any) -> Callable[[Array], Rows]:
     if multiplicity is not None:
         entries = jnp.asarray(np.repeat(np.arange(batches.num_data, dtype=np.int32), multiplicity))
         weights = jnp.asarray(weights_of(multiplicity), dtype)
+    shuffled = jnp.asarray(np.random.default_rng(0).permutation(batches.num_data).astype(np.int32))
 
     def rows(key: Array) -> Rows:
         if batches.scheme == "epochs":
@@ -168,7 +169,7 @@ def _row_numbers(plan: Plan, dtype: Any) -> Callable[[Array], Rows]:
             return Rows(index, weights[index])
         if batches.replacement:
             return Rows(jax.random.randint(key, shape, 0, batches.num_data), None)
-        return Rows(distinct_rows(key, batches.batch_size, batches.num_data), None)
+        return Rows(distinct_rows(key, batches.batch_size, shuffled), None)
 
     return rows
 
