@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -79,7 +79,7 @@ def _die_in_write(number: int) -> None:
     """Kill this process when half of the nth file is written."""
     count, write = [0], folders.write_file
 
-    def half(path: Path, pieces: list[bytes]) -> None:
+    def half(path: Path, pieces: Iterable[bytes | memoryview]) -> None:
         count[0] += 1
         if count[0] < number:
             write(path, pieces)

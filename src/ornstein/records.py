@@ -39,7 +39,8 @@ def pieces(value: Any) -> list[bytes | memoryview]:
     plain = _plain(value, arrays)
     laid = [[array.dtype.str, list(array.shape), _order(array)] for array in arrays]
     line = json.dumps({"value": plain, "arrays": laid}).encode() + b"\n"
-    body = [line, *(_raw(array) for array in arrays)]
+    body: list[bytes | memoryview] = [line]
+    body.extend(_raw(array) for array in arrays)
     return [b"%s %d %s\n" % (_NAME, VERSION, digest(*body).encode()), *body]
 
 
