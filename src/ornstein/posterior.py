@@ -367,4 +367,4 @@ def _checked_data(data: PyTree) -> PyTree:
 
 def _same_structure(layout: Layout, params: PyTree) -> None:
     checked_layout("at", params)
-    same_layout("at", params, layout)
+    same_layout("at=", params, layout)
