@@ -72,8 +72,9 @@ def test_the_page_is_whole(page: Page) -> None:
     ):
         assert heading in page.words
     assert "nats" in page.words
-    # forest; residuals, coverage; three traces with ranks; two maps, spread; two of noise
-    assert sum(tag == "img" for tag, _ in page.tags) == 1 + 2 + 6 + 3 + 2
+    # forest; residuals, coverage; three traces with ranks; two maps, spread; two of noise; paths of
+    # two hyperparameters
+    assert sum(tag == "img" for tag, _ in page.tags) == 1 + 2 + 6 + 3 + 2 + 2
 
 
 def test_names_are_text_never_markup(page: Page) -> None:

@@ -47,7 +47,7 @@ _APPROACH = 0.2  # of the tolerance
 _LOOKS = 200
 _RUNAWAY = 45.0  # on the unconstrained scale: a factor of 1e19
 _FAR = 10.0  # the same, where there is no optimum any more
-_SLOWLY = 0.5  # corrections made within this distance on that scale still count
+_SLOWLY = 0.5  # what was seen within this distance on that scale still counts
 _ROUNDS = 8
 _CORRELATED = 2.0  # draws a relaxation time apart are worth half as many independent ones
 _MOST_DRAWS = 10**6
@@ -213,7 +213,7 @@ def _approach(
             continue
         trail.note(eta, "look")
         found, _ = expect(post, seen, posterior_cov(seen))
-        if before is not None:
+        if before is not None and np.abs(eta - last).max() <= _SLOWLY:
             fall = before - found.score
             found = found._replace(information=corrected(found.information, eta - last, fall))
         before = found.score
