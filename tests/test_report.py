@@ -62,6 +62,7 @@ def test_the_page_is_whole(page: Page) -> None:
     for heading in (
         "Model and data",
         "The plan, and what came of it",
+        "Hyperparameters",
         "Coefficients",
         "Residuals and coverage",
         "Traces and ranks",
