@@ -42,7 +42,7 @@ def test_auto_draws_do_not_depend_on_the_chunks() -> None:
 
 
 def test_auto_says_when_it_can_not_reach_its_targets(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ornstein.api._MOST_NUMBERS", 4 * 3 * 100)
+    monkeypatch.setattr("ornstein.request._MOST_NUMBERS", 4 * 3 * 100)
     post = regression(rows=1000)
     with pytest.warns(orn.TargetWarning, match="100 draws a chain did not reach"):
         result = orn.sample(post, draws="auto", target_ess=5000)

@@ -1,7 +1,7 @@
 """Variational EM: the hyperparameters at which the sampler's own score has mean zero.
 
 1. *Approach*: from optimum to optimum, with the Gaussian posterior's moments (of some rows where
-   all would take long), until Newton's step on the evidence is a fifth of the tolerance:
+   all would take long), until Newton's step on the evidence is a fiftieth of the tolerance:
    it is made, and leads much nearer.
 2. *Plan* the sampler there. Its stationary distribution is q: by T2, ``N(optimum, predicted_cov)``.
 3. Where the posterior is not Gaussian, *rounds* of draws: the chains go on from where they are, and
@@ -43,7 +43,7 @@ from ornstein.plan import Plan
 from ornstein.planning import plan as make_plan
 from ornstein.posterior import Posterior
 
-_APPROACH = 0.2  # of the tolerance
+_APPROACH = 0.02  # of the tolerance
 _LOOKS = 200
 _RUNAWAY = 45.0  # on the unconstrained scale: a factor of 1e19
 _FAR = 10.0  # the same, where there is no optimum any more
