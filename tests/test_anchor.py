@@ -39,7 +39,10 @@ def test_X9_noise_of_linear_regression_in_closed_form() -> None:
     np.testing.assert_allclose(generic.strongest, found.strongest, rtol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["logistic", "softmax", "poisson"])
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("softmax", "poisson")]
+
+
+@pytest.mark.parametrize("name", ["logistic", *SLOW])
 @pytest.mark.parametrize("closed", [True, False])
 def test_X9_noise_is_the_mean_over_the_posterior(name: str, closed: bool) -> None:
     post = zoo(rows=4000)[name]

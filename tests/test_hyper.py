@@ -153,7 +153,9 @@ def test_linear_regression_agrees_with_bayesian_ridge(
         np.testing.assert_allclose(log_scale(mackay.values), bayesian_ridge(X, y), atol=1e-4)
 
 
-@pytest.mark.parametrize("name", ["linear", "logistic", "wine", "skin"])
+@pytest.mark.parametrize(
+    "name", ["linear", "logistic", "wine", pytest.param("skin", marks=pytest.mark.slow)]
+)
 def test_no_start_leads_to_the_degenerate_optimum(name: str, dataset: Load) -> None:
     """MAP over both would take lambda to infinity, theta to 0."""
     if name in ("linear", "logistic"):

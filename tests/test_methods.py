@@ -52,7 +52,8 @@ def mild_or_dense(structure: str) -> orn.Posterior:
 
 @pytest.mark.parametrize(
     ("method", "structure", "dtype"),
-    [(*row, "float64") for row in ROWS] + [(*row, "float32") for row in EACH],
+    [pytest.param(*row, "float64", marks=pytest.mark.slow) for row in ROWS]
+    + [(*row, "float32") for row in EACH],
 )
 def test_T2_chains_have_the_predicted_covariance(method: str, structure: str, dtype: str) -> None:
     post = mild_or_dense(structure)

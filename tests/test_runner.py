@@ -11,7 +11,7 @@ from montecarlo import assert_covariance
 from tables import as_generic, features, regression, zoo
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("dtype", ["float32", pytest.param("float64", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("name", "anchored"),
     [("linear", True), *((n, False) for n in ("linear", "logistic", "softmax", "poisson"))],

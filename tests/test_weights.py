@@ -59,7 +59,13 @@ def test_whole_weights_are_repeated_rows(name: str) -> None:
     np.testing.assert_allclose(weighted_evidence, evidence, rtol=1e-9)
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(n, marks=[pytest.mark.slow] if n in ("linear", "poisson") else [])
+        for n in MODELS
+    ],
+)
 def test_weighted_closed_forms_agree_with_autodiff(name: str) -> None:
     post, _ = weighted(name)
     generic = as_generic(post)
