@@ -43,7 +43,7 @@ SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in ("softmax", "pois
 
 
 @pytest.mark.parametrize("name", ["logistic", *SLOW])
-@pytest.mark.parametrize("closed", [True, False])
+@pytest.mark.parametrize("closed", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_X9_noise_is_the_mean_over_the_posterior(name: str, closed: bool) -> None:
     post = zoo(rows=4000)[name]
     known, cov = spread(post)

@@ -56,6 +56,7 @@ def test_what_is_measured_is_what_was_predicted() -> None:
     assert len(plots.comparison(found, "all").axes) == 1
 
 
+@pytest.mark.slow
 def test_nuts_as_the_reference() -> None:
     post = regression(rows=400)
     found = orn.compare(post, "laplace", reference="nuts", draws=2000)

@@ -247,6 +247,7 @@ def test_bbvi_finds_the_best_gaussian_where_that_is_not_laplace(anchored: bool) 
     assert deficit(float(done.path["mean"][0]), float(done.path["cov"][0])) < 0.003
 
 
+@pytest.mark.slow
 def test_bbvi_of_a_generic_model_is_the_same() -> None:
     post = zoo()["softmax"]
     found = []

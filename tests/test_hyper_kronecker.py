@@ -63,6 +63,7 @@ def test_expectations_without_matrices_are_nearly_those_with_them(
     assert abs(log_evidence(post, seen) - log_evidence(post, whole)) < 1
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("no_matrices")
 def test_learned_without_matrices_as_with_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of starts on both sides; the constant column does not matter."""

@@ -14,7 +14,7 @@ from tables import as_generic, features, zoo
 MODELS = ["linear", "logistic", "softmax", "poisson"]
 
 
-@pytest.mark.parametrize("intercept", [False, True])
+@pytest.mark.parametrize("intercept", [pytest.param(False, marks=pytest.mark.slow), True])
 @pytest.mark.parametrize("name", MODELS)
 def test_closed_forms_agree_with_autodiff(name: str, intercept: bool) -> None:
     post = zoo(intercept=intercept)[name]
@@ -109,7 +109,14 @@ def test_scaling_is_the_mean_of_per_example_losses() -> None:
 
 
 @pytest.mark.parametrize("anchored", [False, True])
-@pytest.mark.parametrize("name", ["linear", "logistic", "softmax", "poisson"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "logistic",
+        "softmax",
+        *(pytest.param(n, marks=pytest.mark.slow) for n in ("linear", "poisson")),
+    ],
+)
 @pytest.mark.parametrize("closed", [True, False])
 def test_X8_X9_local_gradients(name: str, closed: bool, anchored: bool) -> None:
     """By z it is ``W'`` times that by theta; anchored, a row counts from its own at the centre."""
