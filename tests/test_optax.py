@@ -71,7 +71,10 @@ def user_loop(post: orn.Posterior, plan: orn.Plan, draws: int, epochs: bool = Fa
     return np.asarray(jax.jit(jax.vmap(chain))(keys))
 
 
-@pytest.mark.parametrize(("method", "structure", "options"), LOOPS)
+@pytest.mark.parametrize(
+    ("method", "structure", "options"),
+    [*LOOPS[:4], *(pytest.param(*row, marks=pytest.mark.slow) for row in LOOPS[4:])],
+)
 def test_T2_a_users_loop_has_the_predicted_covariance(
     method: str, structure: str, options: dict[str, Any]
 ) -> None:

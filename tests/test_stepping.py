@@ -52,7 +52,10 @@ def own_loop(post: orn.Posterior, plan: orn.Plan, draws: int) -> Floats:
     return np.asarray(jax.jit(jax.vmap(chain))(jax.random.split(jax.random.key(7), 8)))
 
 
-@pytest.mark.parametrize(("method", "structure", "options"), KERNELS)
+@pytest.mark.parametrize(
+    ("method", "structure", "options"),
+    [*KERNELS[:4], *(pytest.param(*row, marks=pytest.mark.slow) for row in KERNELS[4:])],
+)
 def test_T2_a_loop_of_ones_own_has_the_predicted_covariance(
     method: str, structure: str, options: dict[str, Any]
 ) -> None:
