@@ -18,7 +18,7 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
 FLAGS = (
     "--headless=new",
     "--remote-debugging-pipe",
-    "--no-sandbox",  # tests may run as root
+    "--no-sandbox",  # for pages of our own
     "--disable-gpu",
     "--disable-dev-shm-usage",
     "--disable-background-networking",

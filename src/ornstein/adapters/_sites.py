@@ -80,7 +80,7 @@ def _bijection(site: Site, plate: str) -> Any:
         )
     try:
         return biject_to(support)
-    except (NotImplementedError, ValueError) as error:
+    except NotImplementedError as error:
         raise InputError(
             f"NumPyro knows no map from the real line to the support of {name!r}, {support}: "
             "write the site with another distribution."

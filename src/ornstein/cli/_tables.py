@@ -1,6 +1,5 @@
-"""The command line: ``ornstein --help``."""
+"""Commands on a user's own table: fit, resume, predict, compare."""
 
-import os
 import shlex
 import sys
 from collections.abc import Iterator
@@ -15,103 +14,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from ornstein import __version__, datasets
-from ornstein._check import InputError, OrnsteinError, choice
-from ornstein.datasets import DatasetError
-
-app = typer.Typer(
-    name="ornstein",
-    help="Constant-rate SGD as a posterior sampler that predicts its own error.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
-
-
-_Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No bars, no remarks.")]
-
-
-def _version(show: bool) -> None:
-    if show:
-        typer.echo(f"ornstein {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def _root(
-    version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
-    ] = False,
-) -> None:
-    del version
-
-
-@app.command()
-def demo(
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the plots.")] = Path("demo"),
-    page: Annotated[
-        Path, typer.Option("--report", help="Page to write about the first example.")
-    ] = Path("report.html"),
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the draws.")] = 0,
-    draws: Annotated[int, typer.Option(min=8, help="Draws per chain.")] = 2000,
-) -> None:
-    """Sample two small posteriors, check them, and leave plots and a page to look at.
-
-    Example: ornstein demo --out pictures
-    """
-    from ornstein.demo import demo as run_demo
-
-    run_demo(out, page, Console(), seed, draws)
-
-
-_WHAT = ("table1", "figure1", "figure2", "figure3")
-
-
-@app.command()
-def reproduce(
-    what: Annotated[str, typer.Argument(help=f"{', '.join(_WHAT)} or all.")] = "all",
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for JSON and pictures.")] = Path(
-        "reproduced"
-    ),
-    draws: Annotated[int, typer.Option(min=100, help="Draws per chain, of four.")] = 2500,
-    methods: Annotated[
-        list[str] | None, typer.Option("--method", help="Rows of table1; all if not given.")
-    ] = None,
-    data: Annotated[
-        list[str] | None,
-        typer.Option("--data", help="Columns of table1, or panels of figure3; all if not given."),
-    ] = None,
-    quiet: _Quiet = False,
-) -> None:
-    """Recompute figures of the paper on its own data sets (downloaded if need be).
-
-    Example: ornstein reproduce table1 --out reproduced
-    """
-    from ornstein.experiments import figure3, figures, table1
-    from ornstein.experiments.problems import PROBLEMS
-
-    choice("what", what, (*_WHAT, "all"))
-    if methods and what != "table1":
-        raise InputError("--method chooses rows of table1 only.")
-    if data and what not in ("table1", "figure3"):
-        raise InputError("--data chooses columns of table1 or panels of figure3 only.")
-    console, progress = Console(), False if quiet else None
-    if what in ("table1", "all"):
-        table1.table1(
-            out,
-            console,
-            draws,
-            tuple(methods or table1.METHODS),
-            tuple(data or PROBLEMS),
-            progress,
-        )
-    if what in ("figure1", "all"):
-        figures.figure1(out, console, draws, progress)
-    if what in ("figure2", "all"):
-        figures.figure2(out, console, draws, progress)
-    if what in ("figure3", "all"):
-        figure3.figure3(out, console, tuple(data or figure3.PROBLEMS), progress)
-
+from ornstein._check import InputError
+from ornstein.cli._app import Quiet, app
 
 _Target = Annotated[str, typer.Option("--target", "-t", help="Column to predict.")]
 _Model = Annotated[
@@ -148,7 +52,7 @@ def fit(
         typer.Option(help="Folder to keep the run in as it goes; see ornstein resume."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
-    quiet: _Quiet = False,
+    quiet: Quiet = False,
 ) -> None:
     """Fit a model to a table, check it, and keep draws, plan and summary in a folder.
 
@@ -183,7 +87,7 @@ def fit(
 def resume(
     run: Annotated[Path, typer.Argument(help="Folder that was given as --checkpoint.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
-    quiet: _Quiet = False,
+    quiet: Quiet = False,
 ) -> None:
     """Go on with a fit that was stopped, from its last checkpoint.
 
@@ -309,7 +213,7 @@ def compare(
     seed: _Seed = 0,
     json_file: Annotated[Path | None, typer.Option("--json", help="Also write JSON here.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Also write a picture here.")] = None,
-    quiet: _Quiet = False,
+    quiet: Quiet = False,
 ) -> None:
     """Run every method on a table of yours: predicted and measured error, time, effective draws.
 
@@ -346,64 +250,3 @@ def compare(
     for entry in found.entries:
         if entry.note:
             say.print(f"{entry.method}: {entry.note}", markup=False, soft_wrap=True)
-
-
-sets = typer.Typer(help="The paper's data sets.", no_args_is_help=True)
-app.add_typer(sets, name="datasets")
-
-_Home = Annotated[
-    Path | None, typer.Option("--data-home", help="Data folder; default ORNSTEIN_DATA or cache.")
-]
-
-
-@sets.command("list")
-def list_datasets(data_home: _Home = None) -> None:
-    """Show the data sets and whether they are here.
-
-    Example: ornstein datasets list
-    """
-    here = datasets.available(data_home)
-    for name in datasets.names():
-        spec = datasets.info(name)
-        state = "here" if name in here else "not downloaded"
-        typer.echo(f"{name:<10} {spec.train.rows:>7,} rows  {state:<14}  {spec.title}")
-    typer.echo(f"folder: {datasets.folder(data_home)}")
-
-
-@sets.command("download")
-def download_datasets(
-    names: Annotated[list[str], typer.Argument(help="Data sets, as datasets list shows them.")],
-    data_home: _Home = None,
-) -> None:
-    """Download data sets from their publishers.
-
-    Example: ornstein datasets download wine skin
-    """
-    for name in names:
-        choice("name", name, datasets.names())
-    for name in names:
-        typer.echo(f"saved {datasets.download(name, data_home)}")
-
-
-# Compiles small loops into one kernel each; read when JAX first computes something.
-_FAST_LOOPS = "xla_cpu_small_while_loop_byte_threshold"
-
-
-def _use_fast_loops() -> None:
-    flags = os.environ.get("XLA_FLAGS", "")
-    if "xla_backend_extra_options" not in flags:
-        option = f"--xla_backend_extra_options={_FAST_LOOPS}=65536"
-        os.environ["XLA_FLAGS"] = f"{flags} {option}".strip()
-
-
-def main() -> None:
-    """Run the command line; a user's mistake ends in one line on standard error."""
-    _use_fast_loops()
-    try:
-        app()
-    except (OrnsteinError, DatasetError, OSError) as error:
-        Console(stderr=True).print(f"ornstein: {error}", style="red", markup=False, soft_wrap=True)
-        sys.exit(1)
-    except KeyboardInterrupt:
-        Console(stderr=True).print("ornstein: interrupted", markup=False)
-        sys.exit(130)

@@ -1,0 +1,39 @@
+"""The command line: ``ornstein --help``."""
+
+import os
+import sys
+
+from rich.console import Console
+
+from ornstein._check import OrnsteinError
+from ornstein.cli import _paper, _tables
+from ornstein.cli._app import app
+from ornstein.datasets import DatasetError
+
+__all__ = ["app", "main"]
+
+COMMANDS = (_paper, _tables)
+"""Importing them registers what they hold."""
+
+# Compiles small loops into one kernel each; read when JAX first computes something.
+_FAST_LOOPS = "xla_cpu_small_while_loop_byte_threshold"
+
+
+def _use_fast_loops() -> None:
+    flags = os.environ.get("XLA_FLAGS", "")
+    if "xla_backend_extra_options" not in flags:
+        option = f"--xla_backend_extra_options={_FAST_LOOPS}=65536"
+        os.environ["XLA_FLAGS"] = f"{flags} {option}".strip()
+
+
+def main() -> None:
+    """Run the command line; a user's mistake ends in one line on standard error."""
+    _use_fast_loops()
+    try:
+        app()
+    except (OrnsteinError, DatasetError, OSError) as error:
+        Console(stderr=True).print(f"ornstein: {error}", style="red", markup=False, soft_wrap=True)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        Console(stderr=True).print("ornstein: interrupted", markup=False)
+        sys.exit(130)

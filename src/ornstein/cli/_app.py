@@ -1,0 +1,32 @@
+"""The program all commands belong to, and an option they share."""
+
+from typing import Annotated
+
+import typer
+
+from ornstein import __version__
+
+app = typer.Typer(
+    name="ornstein",
+    help="Constant-rate SGD as a posterior sampler that predicts its own error.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No bars, no remarks.")]
+
+
+def _version(show: bool) -> None:
+    if show:
+        typer.echo(f"ornstein {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    del version

@@ -1,0 +1,115 @@
+"""Commands on data that is known: a demonstration, the paper's experiments and its data sets."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from ornstein import datasets
+from ornstein._check import InputError, choice
+from ornstein.cli._app import Quiet, app
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the plots.")] = Path("demo"),
+    page: Annotated[
+        Path, typer.Option("--report", help="Page to write about the first example.")
+    ] = Path("report.html"),
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the draws.")] = 0,
+    draws: Annotated[int, typer.Option(min=8, help="Draws per chain.")] = 2000,
+) -> None:
+    """Sample two small posteriors, check them, and leave plots and a page to look at.
+
+    Example: ornstein demo --out pictures
+    """
+    from ornstein.demo import demo as run_demo
+
+    run_demo(out, page, Console(), seed, draws)
+
+
+_WHAT = ("table1", "figure1", "figure2", "figure3")
+
+
+@app.command()
+def reproduce(
+    what: Annotated[str, typer.Argument(help=f"{', '.join(_WHAT)} or all.")] = "all",
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for JSON and pictures.")] = Path(
+        "reproduced"
+    ),
+    draws: Annotated[int, typer.Option(min=100, help="Draws per chain, of four.")] = 2500,
+    methods: Annotated[
+        list[str] | None, typer.Option("--method", help="Rows of table1; all if not given.")
+    ] = None,
+    data: Annotated[
+        list[str] | None,
+        typer.Option("--data", help="Columns of table1, or panels of figure3; all if not given."),
+    ] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Recompute figures of the paper on its own data sets (downloaded if need be).
+
+    Example: ornstein reproduce table1 --out reproduced
+    """
+    from ornstein.experiments import figure3, figures, table1
+    from ornstein.experiments.problems import PROBLEMS
+
+    choice("what", what, (*_WHAT, "all"))
+    if methods and what != "table1":
+        raise InputError("--method chooses rows of table1 only.")
+    if data and what not in ("table1", "figure3"):
+        raise InputError("--data chooses columns of table1 or panels of figure3 only.")
+    console, progress = Console(), False if quiet else None
+    if what in ("table1", "all"):
+        table1.table1(
+            out,
+            console,
+            draws,
+            tuple(methods or table1.METHODS),
+            tuple(data or PROBLEMS),
+            progress,
+        )
+    if what in ("figure1", "all"):
+        figures.figure1(out, console, draws, progress)
+    if what in ("figure2", "all"):
+        figures.figure2(out, console, draws, progress)
+    if what in ("figure3", "all"):
+        figure3.figure3(out, console, tuple(data or figure3.PROBLEMS), progress)
+
+
+sets = typer.Typer(help="The paper's data sets.", no_args_is_help=True)
+app.add_typer(sets, name="datasets")
+
+_Home = Annotated[
+    Path | None, typer.Option("--data-home", help="Data folder; default ORNSTEIN_DATA or cache.")
+]
+
+
+@sets.command("list")
+def list_datasets(data_home: _Home = None) -> None:
+    """Show the data sets and whether they are here.
+
+    Example: ornstein datasets list
+    """
+    here = datasets.available(data_home)
+    for name in datasets.names():
+        spec = datasets.info(name)
+        state = "here" if name in here else "not downloaded"
+        typer.echo(f"{name:<10} {spec.train.rows:>7,} rows  {state:<14}  {spec.title}")
+    typer.echo(f"folder: {datasets.folder(data_home)}")
+
+
+@sets.command("download")
+def download_datasets(
+    names: Annotated[list[str], typer.Argument(help="Data sets, as datasets list shows them.")],
+    data_home: _Home = None,
+) -> None:
+    """Download data sets from their publishers.
+
+    Example: ornstein datasets download wine skin
+    """
+    for name in names:
+        choice("name", name, datasets.names())
+    for name in names:
+        typer.echo(f"saved {datasets.download(name, data_home)}")
