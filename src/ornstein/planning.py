@@ -19,7 +19,7 @@ from ornstein.methods import Method
 from ornstein.optimum import MAX_DENSE, find_optimum, fits_factors
 from ornstein.plan import Plan
 from ornstein.posterior import Posterior
-from ornstein.tuning import fit, make
+from ornstein.tuning import Task, fit, make
 
 _PASSES = 20  # to find the covariance over which anchored noise is averaged
 _SETTLED = 1e-3  # relative to the variances
@@ -118,10 +118,11 @@ def plan(
         )
     theta = find_optimum(post) if at is None else post.layout.ravel(at)
     known = _known(post, theta, structure, dense, geometry_rows, key)
-    tuned = partial(make, chosen, structure, batches, batch_size, known, post, options)
+    task = Task(chosen, structure, options, known, post)
+    tuned = partial(make, task, batches, batch_size)
     if chosen.engine != "chain":
         anchored = control_variates is not False and chosen.control_variates is not None
-        return fit(chosen, structure, batch_size, known, post, options, anchored)
+        return fit(task, batch_size, anchored)
     if anchored and advice.ill_conditioned(known):
         if control_variates:
             raise InputError(

@@ -3,7 +3,7 @@
 import math
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -33,49 +33,44 @@ _MANY_PARAMETERS_DRAWS = 200  # where steps are dear
 _WORTH_ARRANGING = 2  # passes over the rows that a reading order must serve to be worth making
 
 
-def make(
-    method: Method,
-    structure: str,
-    scheme: str,
-    batch_size: int | None,
-    known: Geometry,
-    post: Posterior,
-    options: dict[str, Any],
-    anchored: Anchor | None,
-) -> Plan:
+class Task(NamedTuple):
+    """What is to be tuned: a method and the structure of its gain, to a posterior's geometry."""
+
+    method: Method
+    structure: str
+    options: dict[str, Any]
+    known: Geometry
+    post: Posterior
+
+
+def make(task: Task, scheme: str, batch_size: int | None, anchored: Anchor | None) -> Plan:
     """The plan, reading windows unless another scheme is asked for or would be quicker."""
-    N = known.num_data
-    S = batch_size or _default_batch_size(method, known, anchored)
+    N = task.known.num_data
+    S = batch_size or _default_batch_size(task, anchored)
     if anchored is not None and anchored.multiplicity is not None:
         weighted = Batches("weighted", N, S, int(anchored.multiplicity.sum()))
-        return _tune(method, structure, weighted, known, post, options, anchored)
+        return _tune(task, weighted, anchored)
     batches = Batches("windows" if scheme == "auto" else scheme, N, S)
-    made = _tune(method, structure, batches, known, post, options, anchored)
+    made = _tune(task, batches, anchored)
     steps = min(made.segment_draws(made.thin) * made.thin, made.warmup + made.draws * made.thin)
     # Arranging takes time by the column, gathering a batch hardly so.
-    if scheme == "auto" and steps * S < (_WORTH_ARRANGING + post.dim / 4) * N:
+    if scheme == "auto" and steps * S < (_WORTH_ARRANGING + task.post.dim / 4) * N:
         independent = Batches("independent", N, S)
-        made = _tune(method, structure, independent, known, post, options, anchored)
+        made = _tune(task, independent, anchored)
     return made
 
 
-def _default_batch_size(method: Method, known: Geometry, anchored: Anchor | None) -> int:
+def _default_batch_size(task: Task, anchored: Anchor | None) -> int:
+    known = task.known
     if anchored is not None:
         return anchored_batch_size(known, anchored)[0]
-    if method.any_step and known.structure in ("dense", "kronecker"):
+    if task.method.any_step and known.structure in ("dense", "kronecker"):
         return plain_batch_size(known)
     return max(1, min(100, known.num_data // 4))
 
 
-def _tune(
-    method: Method,
-    structure: str,
-    batches: Batches,
-    known: Geometry,
-    post: Posterior,
-    options: dict[str, Any],
-    anchored: Anchor | None,
-) -> Plan:
+def _tune(task: Task, batches: Batches, anchored: Anchor | None) -> Plan:
+    method, structure, options, known, post = task
     N, labels = batches.num_data, tuple(post.labels)
     noise_cov = known.noise_cov if anchored is None else anchored.noise_cov
     factor = batches.noise_factor
@@ -99,7 +94,7 @@ def _tune(
             "control_variates=False."
         )
     if known.structure == "kronecker":
-        return _foreseen(method, structure, batches, known, post, options, anchored, setting, tuned)
+        return _foreseen(task, batches, anchored, setting, tuned)
     K, A, C_S, Q = as_problem(tuned, setting)
     mu = tuned.momentum
     modes = theory.modes(K, A)
@@ -111,7 +106,7 @@ def _tune(
     limit = small_steps(tuned, K, A, C_S, Q)
     kl = theory.posterior_kl(cov, A, N)
     made = Plan(
-        **_common(method, structure, batches, known, post, options, setting, tuned),
+        **_common(task, batches, setting, tuned),
         **_covariances(cov, limit, known),
         anchor=anchored,
         noise_share=float(np.max(theory.noise_shares(modes, C_S, Q))),
@@ -132,17 +127,10 @@ def _tune(
 
 
 def _foreseen(
-    method: Method,
-    structure: str,
-    batches: Batches,
-    known: Geometry,
-    post: Posterior,
-    options: dict[str, Any],
-    anchored: Anchor | None,
-    setting: Setting,
-    tuned: Tuned,
+    task: Task, batches: Batches, anchored: Anchor | None, setting: Setting, tuned: Tuned
 ) -> Plan:
     """The plan of a chain where A is known in Kronecker factors, and by its spectrum there."""
+    method, structure, _, known, post = task
     factors, N, labels = setting.factors, batches.num_data, tuple(post.labels)
     assert factors is not None
     if batches.scheme == "epochs":
@@ -162,7 +150,7 @@ def _foreseen(
     injected = np.zeros_like(a) if tuned.injected_cov is None else tuned.injected_cov
     share = float(np.max(own / (own + injected)))
     return Plan(
-        **_common(method, structure, batches, known, post, options, setting, tuned),
+        **_common(task, batches, setting, tuned),
         **_along_basis(factors.operator(1 / (N * a)), ahead.trace, 1 - rate / 2),
         anchor=anchored,
         noise_share=share,
@@ -214,25 +202,18 @@ def _stride(relaxation: float, batches: Batches) -> int:
     return steps if steps <= 256 else -(-steps // 64) * 64  # splits evenly into blocks
 
 
-def fit(
-    method: Method,
-    structure: str,
-    batch_size: int | None,
-    known: Geometry,
-    post: Posterior,
-    options: dict[str, Any],
-    anchored: bool,
-) -> Plan:
+def fit(task: Task, batch_size: int | None, anchored: bool) -> Plan:
     """The plan of a method that is no chain of SGD: what its draws are expected to be."""
+    method, structure, options, known, post = task
     N = known.num_data
-    S = batch_size or _default_batch_size(method, known, None)
+    S = batch_size or _default_batch_size(task, None)
     batches = Batches("independent", N, S)
     factor = batches.noise_factor
     factors = known.factors
     setting = Setting(known.hessian, known.noise_cov * factor, factor, N, S, factors=factors)
     tuned = method.tune(structure, setting, options)
     if method.control_variates is not None:
-        options = {**options, "control_variates": anchored}
+        task = task._replace(options={**options, "control_variates": anchored})
     K, A, _, Q = as_problem(tuned, setting)
     labels = tuple(post.labels)
     advice.refuse_not_convex(A)
@@ -244,7 +225,7 @@ def fit(
     else:
         kl, covariances = theory.posterior_kl(cov, A, N), _covariances(cov, cov, known)
     return Plan(
-        **_common(method, structure, batches, known, post, options, setting, tuned),
+        **_common(task, batches, setting, tuned),
         **covariances,
         anchor=None,
         noise_share=0.0,
@@ -259,17 +240,9 @@ def fit(
     )
 
 
-def _common(
-    method: Method,
-    structure: str,
-    batches: Batches,
-    known: Geometry,
-    post: Posterior,
-    options: dict[str, Any],
-    setting: Setting,
-    tuned: Tuned,
-) -> dict[str, Any]:
+def _common(task: Task, batches: Batches, setting: Setting, tuned: Tuned) -> dict[str, Any]:
     """The fields of a plan that repeat what it was made from."""
+    method, structure, options, known, post = task
     injected = tuned.injected_cov
     return {
         "method": method.name,

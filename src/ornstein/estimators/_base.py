@@ -25,15 +25,6 @@ class BayesianGlm(BaseEstimator):  # type: ignore[misc]
     Attributes are described with the estimators.
     """
 
-    prior_precision: Precision
-    groups: Groups
-    fit_intercept: bool
-    method: str
-    batch_size: int | None
-    chains: int
-    draws: int
-    random_state: Any
-
     draws_: Coefficients
     n_features_in_: int
     prior_precision_: float | Vector
@@ -41,6 +32,27 @@ class BayesianGlm(BaseEstimator):  # type: ignore[misc]
     _result: Result
     _seed: int
     _chains: int
+
+    def __init__(
+        self,
+        prior_precision: Precision = "learn",
+        *,
+        groups: Groups = None,
+        fit_intercept: bool = True,
+        method: str = "exact",
+        batch_size: int | None = None,
+        chains: int = 4,
+        draws: int = 1000,
+        random_state: Any = 0,
+    ) -> None:
+        self.prior_precision = prior_precision
+        self.groups = groups
+        self.fit_intercept = fit_intercept
+        self.method = method
+        self.batch_size = batch_size
+        self.chains = chains
+        self.draws = draws
+        self.random_state = random_state
 
     @property
     def posterior_(self) -> Result:

@@ -72,15 +72,17 @@ class BayesianLogisticClassifier(ClassifierMixin, BayesianGlm):  # type: ignore[
         draws: int = 1000,
         random_state: Any = 0,
     ) -> None:
-        self.prior_precision = prior_precision
+        super().__init__(
+            prior_precision,
+            groups=groups,
+            fit_intercept=fit_intercept,
+            method=method,
+            batch_size=batch_size,
+            chains=chains,
+            draws=draws,
+            random_state=random_state,
+        )
         self.class_weight = class_weight
-        self.groups = groups
-        self.fit_intercept = fit_intercept
-        self.method = method
-        self.batch_size = batch_size
-        self.chains = chains
-        self.draws = draws
-        self.random_state = random_state
 
     def fit(
         self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: npt.ArrayLike | None = None

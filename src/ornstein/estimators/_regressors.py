@@ -164,15 +164,17 @@ class BayesianLinearRegressor(_BayesianRegressor):
         draws: int = 1000,
         random_state: Any = 0,
     ) -> None:
-        self.prior_precision = prior_precision
+        super().__init__(
+            prior_precision,
+            groups=groups,
+            fit_intercept=fit_intercept,
+            method=method,
+            batch_size=batch_size,
+            chains=chains,
+            draws=draws,
+            random_state=random_state,
+        )
         self.noise_scale = noise_scale
-        self.groups = groups
-        self.fit_intercept = fit_intercept
-        self.method = method
-        self.batch_size = batch_size
-        self.chains = chains
-        self.draws = draws
-        self.random_state = random_state
 
     def _regress(
         self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: Any, stream: bool
@@ -219,27 +221,6 @@ class BayesianPoissonRegressor(_BayesianRegressor):
     """
 
     _model = "poisson"
-
-    def __init__(
-        self,
-        prior_precision: Precision = "learn",
-        *,
-        groups: Groups = None,
-        fit_intercept: bool = True,
-        method: str = "exact",
-        batch_size: int | None = None,
-        chains: int = 4,
-        draws: int = 1000,
-        random_state: Any = 0,
-    ) -> None:
-        self.prior_precision = prior_precision
-        self.groups = groups
-        self.fit_intercept = fit_intercept
-        self.method = method
-        self.batch_size = batch_size
-        self.chains = chains
-        self.draws = draws
-        self.random_state = random_state
 
     def score(
         self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: npt.ArrayLike | None = None
