@@ -88,7 +88,7 @@ def test_a_run_that_has_ended_is_not_run_again(
     def never(*_: Any, **__: Any) -> None:
         raise AssertionError("planned or sampled again")
 
-    monkeypatch.setattr("ornstein.runner.advance", never)
+    monkeypatch.setattr("ornstein.crew.advance", never)
     monkeypatch.setattr("ornstein.api.make_plan", never)
     again = orn.sample(post, draws=40, checkpoint=tmp_path / "run")
     assert np.array_equal(first.flat, again.flat)

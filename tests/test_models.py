@@ -128,7 +128,6 @@ def test_X8_X9_local_gradients(name: str, closed: bool, anchored: bool) -> None:
     local = model.localise(
         plan.center,
         plan.gain.sqrt(),
-        post.data,
         hyper,
         np.float64,
         np.asarray(slope) if anchored else None,
@@ -139,7 +138,7 @@ def test_X8_X9_local_gradients(name: str, closed: bool, anchored: bool) -> None:
     )
     z = jnp.asarray(np.random.default_rng(1).normal(size=post.dim))
     theta = jnp.asarray(plan.center + factor.matvec(np.asarray(z)))
-    batch = jax.tree.map(lambda leaf: np.asarray(leaf)[:50], local.data)
+    batch = jax.tree.map(lambda leaf: np.asarray(leaf)[:50], local.fold(post.data))
     if local.model.rows_last:
         batch = jax.tree.map(lambda leaf: np.moveaxis(leaf, 0, -1), batch)
     rows_sum = model.gradient_sum(theta, rows, hyper) / 50

@@ -150,11 +150,11 @@ def test_X8_X9_weighted_local_gradients(name: str, structure: str, anchored: boo
     root = np.diag(rng.uniform(0.5, 2, post.dim)) + 0.1
     gain = Dense(root) if structure == "dense" else Diagonal(np.diag(root).copy())
     given = np.asarray(slope) if anchored else None
-    local = model.localise(center, gain, post.data, hyper, np.float64, given)
+    local = model.localise(center, gain, hyper, np.float64, given)
     z = jnp.asarray(rng.normal(size=post.dim))
     theta = jnp.asarray(center + local.factor.matvec(np.asarray(z)))
     rows = jax.tree.map(lambda leaf: leaf[:50], post.data)
-    batch = jax.tree.map(lambda leaf: np.asarray(leaf)[:50], local.data)
+    batch = jax.tree.map(lambda leaf: np.asarray(leaf)[:50], local.fold(post.data))
     if local.model.rows_last:
         batch = jax.tree.map(lambda leaf: np.moveaxis(leaf, 0, -1), batch)
     drawn = jnp.asarray(rng.uniform(size=50))

@@ -11,7 +11,7 @@ Result(chains=4, draws=200, parameters=2)
 
 from typing import TYPE_CHECKING, Any
 
-from ornstein import datasets, models, theory
+from ornstein import datasets, distributed, models, theory
 from ornstein._check import (
     CheckpointError,
     CheckpointWarning,
@@ -37,7 +37,9 @@ from ornstein.plan import Plan
 from ornstein.planning import plan
 from ornstein.posterior import Posterior
 from ornstein.result import Result
+from ornstein.sources import open_rows
 from ornstein.stepping import PlanKernel, Rows, kernel
+from ornstein.stored import Stored
 
 if TYPE_CHECKING:
     from ornstein import estimators
@@ -71,11 +73,13 @@ __all__ = [
     "Posterior",
     "Result",
     "Rows",
+    "Stored",
     "TargetWarning",
     "UnstablePlanError",
     "compare",
     "cross_validate",
     "datasets",
+    "distributed",
     "estimators",
     "evidence",
     "from_numpyro",
@@ -83,6 +87,7 @@ __all__ = [
     "kernel",
     "learn",
     "models",
+    "open_rows",
     "plan",
     "sample",
     "theory",

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from ornstein._tree import Layout
 from ornstein._types import Key, PyTree
+from ornstein.stored import AnyRows, Stored, on_disk
 
 
 class OrnsteinError(Exception):
@@ -178,9 +179,9 @@ def _distinct(names: list[str]) -> tuple[str, ...]:
     return tuple(unique)
 
 
-def table(X: Any, feature_names: Any = None) -> tuple[npt.NDArray[Any], tuple[str, ...] | None]:
+def table(X: Any, feature_names: Any = None) -> tuple[AnyRows, tuple[str, ...] | None]:
     """A finite, numeric, two-dimensional table and its column names."""
-    array = _numeric("X", X)
+    array = _rows("X", X)
     if array.ndim != 2:
         raise InputError(
             f"X must be two-dimensional (rows, columns), found shape {array.shape}."
@@ -193,13 +194,14 @@ def table(X: Any, feature_names: Any = None) -> tuple[npt.NDArray[Any], tuple[st
     return array, names
 
 
-def target(y: Any, rows: int) -> npt.NDArray[Any]:
+def target(y: Any, rows: int) -> AnyRows:
     """A finite, numeric target with one value per row."""
-    array = _numeric("y", y)
-    if array.ndim == 2 and array.shape[1] == 1:
+    array = _rows("y", y)
+    if not isinstance(array, Stored) and array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim != 1:
-        raise InputError(f"y must be one-dimensional, found shape {array.shape}.")
+        remedy = " Open it with columns= one column." if isinstance(array, Stored) else ""
+        raise InputError(f"y must be one-dimensional, found shape {array.shape}.{remedy}")
     if len(array) != rows:
         raise InputError(f"X has {rows} rows but y has {len(array)} values; they must agree.")
     _finite("y", array, None)
@@ -226,10 +228,22 @@ def weights(sample_weight: Any, rows: int) -> npt.NDArray[np.float64]:
     return array
 
 
-def labels(y: npt.NDArray[Any], num_classes: int | None) -> tuple[npt.NDArray[np.int32], int]:
+def counts(y: AnyRows) -> None:
+    """Raise unless a target holds whole numbers from 0."""
+    if isinstance(y, Stored):
+        fits = y.scan.whole and y.scan.low[0] >= 0
+    else:
+        fits = bool(y.min() >= 0 and np.array_equal(y, np.rint(y)))
+    if not fits:
+        raise InputError("y must hold counts (whole numbers from 0) for a Poisson model.")
+
+
+def labels(y: AnyRows, num_classes: int | None) -> tuple[AnyRows, int]:
     """Integer class labels ``0 .. K-1`` and K."""
     if num_classes is not None:
         whole("num_classes", num_classes, low=2, why="a classifier needs two classes")
+    if isinstance(y, Stored):
+        return y.astype(np.int32), _stored_classes(y, num_classes)
     rounded = np.rint(np.asarray(y, float))
     if not np.array_equal(rounded, y):
         fraction = y[rounded != y][0]
@@ -256,6 +270,33 @@ def labels(y: npt.NDArray[Any], num_classes: int | None) -> tuple[npt.NDArray[np
             f"y has the label {highest:.0f}, outside 0 .. {num_classes - 1}; raise num_classes."
         )
     return rounded.astype(np.int32), num_classes
+
+
+def _stored_classes(y: Stored, num_classes: int | None) -> int:
+    """K of labels on disk, of which only the range is known."""
+    low, high = y.scan.low[0], y.scan.high[0]
+    if not y.scan.whole or low < 0:
+        raise InputError(
+            f"y must hold class labels 0, 1, ..., found numbers from {low:g} to {high:g}"
+            f"{'' if y.scan.whole else ', not all of them whole'}."
+        )
+    if low == high:
+        raise InputError(f"y holds one class only ({high:.0f}): there is nothing to classify.")
+    if num_classes is not None and high >= num_classes:
+        raise InputError(
+            f"y has the label {high:.0f}, outside 0 .. {num_classes - 1}; raise num_classes."
+        )
+    return int(high) + 1 if num_classes is None else num_classes
+
+
+def _rows(name: str, value: Any) -> AnyRows:
+    """Numbers in memory, or those that stay on disk as they are."""
+    value = on_disk(value)
+    if not isinstance(value, Stored):
+        return _numeric(name, value)
+    if value.dtype.kind not in "fiub":
+        raise InputError(f"{name} must be numeric, found dtype {value.dtype} in {value.source}.")
+    return value
 
 
 def _numeric(name: str, value: Any) -> npt.NDArray[Any]:
@@ -329,14 +370,24 @@ def _not_numeric(name: str, array: npt.NDArray[Any]) -> str:
     return f"{name} must be numeric, found dtype {array.dtype}{example}. {remedy}."
 
 
-def _finite(name: str, array: npt.NDArray[Any], names: tuple[str, ...] | None) -> None:
-    if array.dtype.kind != "f" or np.isfinite(array).all():
+def _finite(name: str, array: AnyRows, names: tuple[str, ...] | None) -> None:
+    if array.dtype.kind != "f":
         return
-    bad = ~np.isfinite(array)
-    if array.ndim == 1:
-        where = f"in {int(bad.sum())} rows, the first being row {int(np.argmax(bad))}"
+    if isinstance(array, Stored):
+        counts, first = array.scan.bad, array.scan.first_bad
+    elif np.isfinite(array).all():
+        return
     else:
-        counts = bad.sum(axis=0)
+        bad = ~np.isfinite(array)
+        counts, first = (
+            bad.sum(axis=0).reshape(-1),
+            int(np.argmax(bad.reshape(len(bad), -1).any(axis=1))),
+        )
+    if not counts.any():
+        return
+    if array.ndim == 1:
+        where = f"in {int(counts[0])} rows, the first being row {first}"
+    else:
         shown = [
             f"{names[j] if names else f'column {j}'} ({int(counts[j])})"
             for j in np.flatnonzero(counts)[:5]

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
-from ornstein import factored, theory
+from ornstein import factored, processes, theory
 from ornstein._check import random_key
 from ornstein._tree import blocks, fingerprint, in_double
 from ornstein._types import Array, Key, PyTree, Vector
@@ -32,6 +32,7 @@ Rows: TypeAlias = npt.NDArray[np.int64]
 
 _DIRECTIONS = 32  # of points around the anchor, for models without closed forms
 _WORK = 2e10  # multiplications spent on looking at the rows; beyond, they are sampled
+_STORED_LOOKS = 2**17  # rows looked up on disk one by one
 _STEP_ROWS = 200  # rows that take as long as a step's fixed cost, on a processor
 _PLAIN_STEP_ROWS = 8  # the same, where reading orders must be redrawn oftener for larger batches
 _KURTOSIS = 0.3  # what the rows' leverages may leave in the draws
@@ -85,26 +86,32 @@ class _View:
     def leverages(self, rows: int | None) -> tuple[Vector, Rows]:
         """``N`` times the leverage of some rows, and their numbers."""
         N = self.post.num_data
-        count = min(N if rows is None else rows, 5 * self.affordable)
-        index = np.arange(N) if count == N else chosen_rows(self.post, count, self.key)
+        most = _STORED_LOOKS if self.post.stored else 5 * self.affordable
+        count = min(N if rows is None else rows, most)
+        index = np.arange(N) if count == N else np.sort(chosen_rows(self.post, count, self.key))
         kicks = [
-            np.asarray(self.kicks(*block))[weights > 0] for block, weights in self._blocks(index)
+            np.asarray(self.kicks(*block))[weights > 0]
+            for block, weights in self._blocks(_own(index))
         ]
-        return N * np.sqrt(np.maximum(np.concatenate(kicks), 0.0)), index
+        seen = np.concatenate([np.empty(0), *kicks]).tobytes()
+        all_kicks = np.frombuffer(b"".join(processes.gathered(seen)))
+        return N * np.sqrt(np.maximum(all_kicks, 0.0)), index
 
     def sums(self, index: Rows, weights: Vector) -> Vector:
         """Means over rows of ``weights_n E[d_n d_n']``, one for every line of ``weights``."""
         if len(index) > self.affordable:
             kept = np.linspace(0, len(index) - 1, self.affordable).astype(int)
             index, weights = index[kept], weights[:, kept]
+        count, index = len(index), _own(index)
+        weights = _own(weights.T).T
         total, start = np.zeros((len(weights), *self.cov.shape)), 0
         for block, present in self._blocks(index):
-            count = int(present.sum())
+            size = int(present.sum())
             lines = np.zeros((len(weights), len(present)))
-            lines[:, :count] = weights[:, start : start + count]
+            lines[:, :size] = weights[:, start : start + size]
             total += np.asarray(self.block_sums(jnp.asarray(lines), *block))
-            start += count
-        return total / len(index)
+            start += size
+        return np.asarray(processes.total(total)) / count
 
     def kicks(self, *block: Any) -> Array:
         """Squared leverages of a block's rows."""
@@ -146,6 +153,12 @@ class _FactoredView(_View):
 
     def block_sums(self, lines: Array, *block: Any) -> Array:
         return _factored_sums(self.post.model, *block, lines)
+
+
+def _own(pieces: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Those that this process of a run looks at."""
+    mine = processes.share(len(pieces))
+    return pieces[mine.start : mine.stop]
 
 
 def _factors(known: Geometry) -> Factors:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 import jax
 import numpy as np
+from jax.sharding import Mesh
 
 from ornstein import _check
 from ornstein._check import (
@@ -28,7 +29,7 @@ from ornstein.planning import fitting
 from ornstein.planning import plan as make_plan
 from ornstein.posterior import Posterior
 from ornstein.progress import bar
-from ornstein.request import Asked, as_run, known
+from ornstein.request import Asked, as_run, known, over_mesh
 from ornstein.result import Result
 from ornstein.resuming import Start, as_arguments, begun, keep
 from ornstein.runner import run
@@ -65,6 +66,7 @@ def sample(
     checkpoint: str | Path | None = None,
     checkpoint_every: float | None = None,
     on_divergence: Literal["stop", "restart"] = "stop",
+    mesh: Mesh | None = None,
     **plan_options: Any,
 ) -> Result:
     """Draw from a posterior.
@@ -111,6 +113,10 @@ def sample(
         What to do when a chain becomes non-finite: ``stop``, and keep the draws up to there; or
         ``restart`` all chains, nearer the optimum or with shorter steps, three times at most.
         ``result.status`` and ``result.path`` say so.
+    mesh
+        Devices to spread over, of this host or of many (:func:`ornstein.distributed.mesh`): whole
+        chains along its axis ``chains``, the rows of every batch along ``rows``. The draws do not
+        depend on how many devices there are, but for rounding.
     **plan_options
         Passed to :func:`ornstein.plan` where no plan is given.
 
@@ -140,6 +146,9 @@ def sample(
     >>> result.draws["coef"].shape
     (4, 50, 1)
     """
+    post = known(post, plan, plan_options)
+    if mesh is not None:
+        plan_options = over_mesh(post, plan, plan_options)
     asked = Asked(
         chains=_check.whole("chains", chains),
         draws=draws,
@@ -155,18 +164,19 @@ def sample(
     _refuse_mixture(plan, plan_options, learn_hyper)
     key = _check.random_key(key)
     with opened(checkpoint, checkpoint_every) as folder:
-        post, start, arguments = known(post, plan, plan_options), None, {}
+        start, arguments = None, {}
         if folder is not None:
             given = {**asked.decisive(), "learn_hyper": learn_hyper, "plan_options": plan_options}
-            arguments = as_arguments(key, {**given, "plan_given": plan is not None})
+            given |= {"plan_given": plan is not None, "on_mesh": mesh is not None}
+            arguments = as_arguments(key, given)
             start = begun(folder, post, arguments, plan)
         if start is None:
-            start = _start(post, plan, asked, key, progress, learn_hyper, plan_options)
+            start = _start(post, plan, asked, key, progress, learn_hyper, plan_options, mesh)
             start = start if folder is None else keep(folder, post, arguments, start)
         shown = bar("sampling", progress)
         while True:
             plan, settings, goal = asked.settled(start)
-            done = _run(start, plan, key, settings, shown, goal, folder)
+            done = _run(start, plan, key, settings, shown, goal, folder, mesh)
             again = asked.again(start, settings, done.status)
             if again is None:
                 break
@@ -241,13 +251,15 @@ def _start(
     progress: bool | None,
     learn_hyper: bool | Mapping[str, Any],
     plan_options: Mapping[str, Any],
+    mesh: Mesh | None,
 ) -> Start:
     """Plan, or learn and plan, where no plan is given."""
     learning = None
     if learn_hyper is not False:
         given = learn_hyper if isinstance(learn_hyper, Mapping) else {}
-        draw = _rounds(key, asked.chains, asked.dtype, progress)
-        post, plan, learning = ascend(post, plan_options, Options.checked(given), draw)
+        draw = _rounds(key, asked.chains, asked.dtype, progress, mesh)
+        wanted = asked.draws if isinstance(asked.draws, int) else None
+        post, plan, learning = ascend(post, plan_options, Options.checked(given), draw, wanted)
     elif plan is None:
         plan = make_plan(post, **plan_options)
     return Start(fitting(post, plan), plan, learning, asked.dispersion)
@@ -261,12 +273,13 @@ def _run(
     shown: OpenProgress,
     goal: Goal | None,
     folder: Checkpoint | None,
+    mesh: Mesh | None,
 ) -> Run:
     """One attempt, by the plan's own engine; restarts have keys of their own."""
     attempt = len(start.restarts)
     if plan.is_chain:
         fresh = key if attempt == 0 else jax.random.fold_in(key, _FRESH + attempt)
-        return run(start.post, plan, fresh, settings, shown, goal, checkpoint=folder)
+        return run(start.post, plan, fresh, settings, shown, goal, checkpoint=folder, mesh=mesh)
     ended = None if folder is None else folder.ended()
     if ended is not None and isinstance(ended.get("flat"), np.ndarray):
         return from_record(ended["flat"], ended)
@@ -288,18 +301,19 @@ def _with_restarts(done: Run, start: Start) -> Run:
     return done._replace(status=status, path={**done.path, "restarts": steps})
 
 
-def _rounds(key: Array, chains: int, dtype: str, progress: bool | None) -> Draw:
+def _rounds(key: Array, chains: int, dtype: str, progress: bool | None, mesh: Mesh | None) -> Draw:
     """Short runs to learn from, each going on from the last one's ends."""
     shown, keys = bar("learning", progress), jax.random.fold_in(key, _FRESH)
 
     def draw(post: Posterior, plan: Plan, number: int, wanted: int, last: Vector | None) -> Vector:
         each = max(_FEWEST, -(-wanted // chains))
-        draws = min(plan.draws, 2 ** (each - 1).bit_length())  # few lengths, so few compilations
+        draws = min(plan.draws, _FEWEST * -(-each // _FEWEST))  # few lengths, so few compilations
         warmup = min(plan.warmup, _SETTLING * plan.thin)
         settings = Settings(chains, draws, plan.thin, warmup, 1.0, dtype, None)
         fresh = jax.random.fold_in(keys, number)
         if plan.is_chain:
-            done = run(post, as_run(plan, settings), fresh, settings, shown, starts=last)
+            planned = as_run(plan, settings)
+            done = run(post, planned, fresh, settings, shown, starts=last, mesh=mesh)
         else:
             done = ENGINES[plan.engine](post, plan, fresh, settings, shown)
         if done.status.kind == "interrupted":

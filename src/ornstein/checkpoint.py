@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 import numpy.typing as npt
 
-from ornstein import _check, records
+from ornstein import _check, processes, records
 from ornstein._check import CheckpointError, CheckpointWarning, InputError
 from ornstein.folders import claimed, part_of, write_file
 
@@ -50,10 +50,13 @@ class Progress(NamedTuple):
 
 
 class Checkpoint:
-    """A folder that is this process's own while it is open: see :func:`opened`."""
+    """A folder that is this process's own while it is open: see :func:`opened`.
 
-    def __init__(self, folder: Path, every: float) -> None:
-        self.folder, self.every = folder, every
+    Of the processes of one run the first ``writes``; the others read what it wrote before.
+    """
+
+    def __init__(self, folder: Path, every: float, writes: bool = True) -> None:
+        self.folder, self.every, self.writes = folder, every, writes
         self.attempt, self.number = 0, 0
         self._run = ""
         self._at: list[int] = []
@@ -114,7 +117,7 @@ class Checkpoint:
                 warnings.warn(f"{reason}. Going on from {last}.", CheckpointWarning, 5)
                 break
             self.number = number
-        if self.number < max(found, default=1):
+        if self.writes and self.number < max(found, default=1):
             self._path("end").unlink(missing_ok=True)
             self._drop([n for n in found if n > self.number])
         self._noted(chains)
@@ -192,7 +195,8 @@ class Checkpoint:
     def _write(self, path: Path, record: Mapping[str, Any]) -> None:
         pieces = records.pieces(record)
         try:
-            write_file(path, pieces)
+            if self.writes:
+                write_file(path, pieces)
         except OSError as error:
             last = f"checkpoint {self.number}" if self.number else "the beginning"
             raise CheckpointError(
@@ -227,15 +231,22 @@ def opened(folder: str | Path | None, every: float | None = None) -> Iterator[Ch
         return
     place = _place(folder)
     with ExitStack() as stack:
-        try:
-            place.mkdir(parents=True, exist_ok=True)
-            _refuse_strange(place)
-            stack.enter_context(claimed(place / _LOCK, f"the checkpoint {place}"))
-        except OSError as error:
-            raise CheckpointError(
-                f"checkpoint: {place} can not be written to: {error.strerror or error}."
-            ) from error
-        yield Checkpoint(place, seconds)
+        with processes.first_alone(InputError, CheckpointError) as writes:
+            if writes:
+                _claim(place, stack)
+        yield Checkpoint(place, seconds, writes)
+
+
+def _claim(place: Path, stack: ExitStack) -> None:
+    """Make the folder this process's own until the stack is closed."""
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        _refuse_strange(place)
+        stack.enter_context(claimed(place / _LOCK, f"the checkpoint {place}"))
+    except OSError as error:
+        raise CheckpointError(
+            f"checkpoint: {place} can not be written to: {error.strerror or error}."
+        ) from error
 
 
 def keep_command(folder: str | Path, options: Mapping[str, Any], places: Mapping[str, Any]) -> None:

@@ -1,6 +1,6 @@
 """Where minibatches come from (X7).
 
-Four schemes, all deterministic by (key, step):
+Five schemes, all deterministic by (key, step):
 
 ``independent``
     S rows drawn with replacement at every step.
@@ -15,6 +15,8 @@ Four schemes, all deterministic by (key, step):
 ``epochs``
     The ordinary loader, one shuffle and then consecutive blocks. Its noise cancels over an
     epoch; offered because people have such loaders, and planned for by X7.
+``blocks``
+    Rows of random blocks of neighbours, shuffled: for tables on disk (:mod:`ornstein.feeding`).
 """
 
 import hashlib
@@ -33,7 +35,7 @@ from ornstein._tree import Layout
 from ornstein._types import Array, PyTree
 from ornstein.theory import batch_noise_factor
 
-SCHEMES: tuple[str, ...] = ("independent", "windows", "weighted", "epochs")
+SCHEMES: tuple[str, ...] = ("independent", "windows", "weighted", "epochs", "blocks")
 
 Order: TypeAlias = npt.NDArray[np.int32]
 """Row numbers in reading order, for one segment of steps."""
@@ -59,7 +61,7 @@ class Batches:
     @property
     def replacement(self) -> bool:
         """Whether a row can come twice in a batch."""
-        return self.scheme in ("independent", "weighted")
+        return self.scheme in ("independent", "weighted", "blocks")
 
     @property
     def noise_factor(self) -> float:
@@ -142,11 +144,14 @@ class Reader:
         Whether the model wants its batches feature-major.
     packed
         One row's layout where rows lie packed, so that one gather fetches all of a row.
+    fed
+        Whether rows come step by step, read by the host (:mod:`ornstein.feeding`).
     """
 
     batches: Batches
     rows_last: bool
-    packed: Layout | None
+    packed: Layout | None = None
+    fed: bool = False
 
     @classmethod
     def lay_out(
@@ -165,7 +170,7 @@ class Reader:
                 leaf = leaf if shuffle is None else np.take(leaf, shuffle, axis=0)
                 return np.ascontiguousarray(np.moveaxis(leaf, 0, -1)) if rows_last else leaf
 
-            return cls(batches, rows_last, None), jax.tree.map(lay, rows)
+            return cls(batches, rows_last), jax.tree.map(lay, rows)
         leaves, treedef = jax.tree.flatten(rows)
         packed = None
         width = sum(math.prod(leaf.shape[1:]) for leaf in leaves)
@@ -179,6 +184,17 @@ class Reader:
         entries = np.repeat(np.arange(batches.num_data, dtype=np.int32), multiplicity)
         return reader, {"rows": rows, "entries": entries, "weights": weights_of(multiplicity)}
 
+    @property
+    def random_numbers(self) -> int:
+        """How many a step takes to find its batch."""
+        return self.batches.batch_size if self.batches.replacement and not self.fed else 1
+
+    def positions(self, key: Array, first: Array | int, count: int, phase: Array | int) -> Array:
+        """Where the batches of ``count`` steps lie, for :meth:`take`."""
+        if self.fed:
+            return first + jnp.arange(count, dtype=jnp.int32)
+        return self.batches.positions(key, first, count, phase)
+
     def arrange(self, rows: PyTree, order: Array) -> PyTree:
         """Rows in a segment's reading order, ready for :meth:`take`."""
         if self.batches.replacement:
@@ -187,6 +203,11 @@ class Reader:
 
     def take(self, arranged: PyTree, position: Array) -> tuple[PyTree, Array | None]:
         """The batch at a position, and its rows' weights."""
+        if self.fed:
+            batch = jax.tree.map(
+                lambda leaf: jax.lax.dynamic_index_in_dim(leaf, position, keepdims=False), arranged
+            )
+            return self._turned(batch), None
         if self.batches.scheme == "weighted":
             index = _gather(arranged["entries"], position, rows_last=False)
             weights = _gather(arranged["weights"], index, rows_last=False)
@@ -203,7 +224,9 @@ class Reader:
 
     def _rows(self, rows: PyTree, index: Array) -> PyTree:
         batch = jax.tree.map(lambda leaf: _gather(leaf, index, rows_last=False), rows)
-        batch = batch if self.packed is None else self.packed.unravel(batch)
+        return self._turned(batch if self.packed is None else self.packed.unravel(batch))
+
+    def _turned(self, batch: PyTree) -> PyTree:
         return jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, self._axis(leaf)), batch)
 
     def _axis(self, leaf: Array) -> int:

@@ -20,6 +20,9 @@ from ornstein.kernels.contract import State
 from ornstein.model import LocalModel, Minibatch
 from ornstein.operators import Diagonal, Operator
 
+ROWS = "rows"
+"""The axis of a mesh along which the rows of a batch are spread."""
+
 _BULK = 2**15  # random numbers made at once
 
 
@@ -28,6 +31,7 @@ class Loop:
     """What compiled code is keyed on.
 
     ``rule`` names the kernel, ``structure`` its gain's; a draw is the mean of ``window`` iterates.
+    On a mesh, batches are shared by ``parts`` devices along its axis ``rows``.
     """
 
     model: LocalModel
@@ -39,6 +43,7 @@ class Loop:
     rule: str = "first_order"
     structure: str = "dense"
     window: int = 1
+    parts: int = 0
 
     @property
     def segment_steps(self) -> int:
@@ -51,9 +56,7 @@ class Loop:
 
         A power of two of draws, or a divisor of ``thin``.
         """
-        batches = self.reader.batches
-        width = self.dim + (batches.batch_size if batches.replacement else 1)
-        bulk = max(1, _BULK // width)
+        bulk = max(1, _BULK // (self.dim + self.reader.random_numbers))
         if self.thin > bulk:
             return next(b for b in range(bulk, 0, -1) if self.thin % b == 0)
         draws = 1
@@ -72,11 +75,15 @@ class Problem(NamedTuple):
 
 
 class Segments(NamedTuple):
-    """What distinguishes a chunk's segments: number, reading order, phase in the epoch."""
+    """What distinguishes a chunk's segments: number, reading order, phase in the epoch.
+
+    ``rows`` are those of every step where the host reads them.
+    """
 
     number: Array
     order: Array
     phase: Array
+    rows: PyTree = None
 
 
 def build_kernel(loop: Loop, problem: Problem, gain: Operator | None = None) -> Kernel:
@@ -84,13 +91,20 @@ def build_kernel(loop: Loop, problem: Problem, gain: Operator | None = None) -> 
 
     def minibatch(batch: tuple[PyTree, Array | None]) -> Minibatch:
         batches = loop.reader.batches
-        return Minibatch(*batch, batches.batch_size, batches.num_data)
+        return Minibatch(*batch, batches.batch_size // max(1, loop.parts), batches.num_data)
 
     def gradient(z: Array, batch: tuple[PyTree, Array | None]) -> Array:
-        return loop.model.minibatch_gradient(z, minibatch(batch), problem.hyper)
+        # Parts are of equal size: the mean of their means is that of the batch, the prior in it.
+        return _shared(loop, loop.model.minibatch_gradient(z, minibatch(batch), problem.hyper))
 
     def moments(z: Array, batch: tuple[PyTree, Array | None]) -> tuple[Array, Array]:
-        return loop.model.gradient_moments(z, minibatch(batch), problem.hyper)
+        part = minibatch(batch)
+        if not loop.parts:
+            return loop.model.gradient_moments(z, part, problem.hyper)
+        rows = loop.model.row_gradients(z, part, problem.hyper)
+        centred = rows - _shared(loop, rows.mean(axis=1))[:, None]
+        squares = jax.lax.psum(centred @ centred.T, ROWS)
+        return gradient(z, batch), squares / (loop.parts * part.size - 1)
 
     shape, noise, constants = (loop.dim, loop.dtype), problem.noise_factor, problem.constants
     if loop.rule == "fisher":
@@ -98,6 +112,11 @@ def build_kernel(loop: Loop, problem: Problem, gain: Operator | None = None) -> 
     gain = Diagonal(jnp.ones((), loop.dtype)) if gain is None else gain
     plain = rules.build(loop.rule, gradient, *shape, gain, noise, constants)
     return averaged.build(plain, loop.window, loop.thin) if loop.window > 1 else plain
+
+
+def _shared(loop: Loop, mean: Array) -> Array:
+    """The mean over devices that share a batch."""
+    return jax.lax.pmean(mean, ROWS) if loop.parts else mean
 
 
 @partial(jax.jit, static_argnums=(0, 1))
@@ -113,7 +132,7 @@ def advance(
     reader = loop.reader
 
     def segment(state: State, this: Segments) -> tuple[State, Array | None]:
-        rows = reader.arrange(problem.rows, this.order)
+        rows = this.rows if reader.fed else reader.arrange(problem.rows, this.order)
         batch_root = jax.random.fold_in(batch_key, this.number)
         noise_root = jax.random.fold_in(noise_key, this.number)
 
@@ -124,7 +143,7 @@ def advance(
 
         def random(first: Array) -> tuple[Array, Array | None]:
             key = jax.random.fold_in(batch_root, first)
-            positions = reader.batches.positions(key, first, loop.block, this.phase)
+            positions = reader.positions(key, first, loop.block, this.phase)
             if kernel.noise is None:
                 return positions, None
             return positions, kernel.noise(jax.random.fold_in(noise_root, first), (loop.block,))

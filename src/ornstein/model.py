@@ -6,6 +6,7 @@ differentiation; models with closed forms override what they know better.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeVar
 
@@ -49,12 +50,12 @@ class Minibatch(NamedTuple):
 class LocalProblem(NamedTuple):
     """A model in the coordinates z of ``theta = center + W z``.
 
-    ``model`` is static, ``data`` and ``hyper`` are host arrays passed to compiled code; ``factor``
-    is the ``W`` in use, which a model may have rotated to suit itself.
+    ``model`` is static, ``hyper`` are host arrays passed to compiled code, and so is what ``fold``
+    makes of rows; ``factor`` is the ``W`` in use, which a model may have rotated to suit itself.
     """
 
     model: "LocalModel"
-    data: PyTree
+    fold: Callable[[PyTree], PyTree]
     hyper: PyTree
     factor: Factor
 
@@ -242,7 +243,6 @@ class Model(ABC):
         self,
         center: Vector,
         factor: Factor,
-        data: PyTree,
         hyper: PyTree,
         dtype: npt.DTypeLike,
         slope: Vector | None = None,
@@ -253,7 +253,7 @@ class Model(ABC):
         are anchored there (X9): ``g(center) + 1/S sum (grad l_n(theta) - grad l_n(center))``.
         """
         local = self.local_numbers(center, factor, hyper, slope)
-        return LocalProblem(InBasis(self), cast(data, dtype), local, factor)
+        return LocalProblem(InBasis(self), lambda rows: cast(rows, dtype), local, factor)
 
     def local_numbers(
         self, center: Vector, factor: Factor, hyper: PyTree, slope: Vector | None

@@ -160,7 +160,7 @@ def _some_rows(post: Posterior, plan: Plan, count: int) -> PyTree:
     """Rows in double precision with their weights; random ones where they exceed the count."""
     index = np.arange(post.num_data)
     if post.num_data > count:
-        index = np.sort(np.random.default_rng(0).permutation(post.num_data)[:count])
+        index = np.sort(np.random.default_rng(0).choice(post.num_data, count, replace=False))
     rows = jax.tree.map(lambda leaf: leaf[index], post.data)
     weights = np.ones(len(index))
     if plan.anchor is not None and plan.anchor.multiplicity is not None:

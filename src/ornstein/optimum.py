@@ -55,25 +55,27 @@ def fits_factors(model: Model) -> bool:
     return predictors is not None and predictors.outputs > 1 and predictors.width <= MAX_WIDTH
 
 
-def find_optimum(post: Posterior) -> Vector:
+def find_optimum(post: Posterior, rough: bool = False) -> Vector:
     """The flat parameters that maximise the posterior density.
 
     To rounding by Newton's method where the Hessian of all rows is cheap; else to a thousandth of
-    a posterior standard deviation, or a hundredth where the Hessian does not fit.
+    a posterior standard deviation, or a hundredth where the Hessian does not fit. A ``rough``
+    search is content with ten times as much.
 
     Raises
     ------
     OptimumError
         If the search does not converge, or ends where the loss has no strict minimum.
     """
+    looser = 10 if rough else 1
     with jax.enable_x64(True):
         if post.dim > MAX_DENSE and fits_factors(post.model):
-            return _rewhitened(post, _kronecker_units, _HUNDREDTH)
+            return _rewhitened(post, _kronecker_units, looser * _HUNDREDTH)
         if post.dim > MAX_DENSE:
             return _lbfgs(post, post.start, Diagonal(np.ones(())), 1e-9 * post.num_data)[0]
         if post.quadratic or post.num_data * post.dim**2 <= _CHEAP:
             return _newton(post)
-        return _rewhitened(post, _dense_units, _THOUSANDTH)
+        return _rewhitened(post, _dense_units, looser * _THOUSANDTH)
 
 
 def _newton(post: Posterior) -> Vector:

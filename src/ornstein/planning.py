@@ -1,13 +1,14 @@
 """Planning: find the optimum, look at the loss around it, tune a method, predict the draws."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from inspect import signature
 from typing import Any
 
 import numpy as np
 
-from ornstein import _check, advice, methods, theory
+from ornstein import _check, advice, feeding, methods, neighbours, theory
 from ornstein._check import InputError, UnstablePlanError
 from ornstein._tree import fingerprint
 from ornstein._types import Key, PyTree, Vector
@@ -55,7 +56,7 @@ def plan(
     at
         Parameters to plan at; the optimum is found if not given.
     batches
-        ``windows``, ``independent``, ``weighted``, ``epochs`` or ``auto``
+        ``windows``, ``independent``, ``weighted``, ``epochs``, ``blocks`` or ``auto``
         (see :mod:`ornstein.data`).
     control_variates
         Anchor the gradients at the optimum (X9): mixing then takes a few steps however many rows
@@ -101,6 +102,7 @@ def plan(
         )
     if at is not None:
         post = post.at(at)
+    batches = _readable(post, chosen, batches)
     structure = _structure(chosen, structure, post)
     dense = post.dim <= MAX_DENSE or structure == "dense"
     if control_variates and batches == "epochs":
@@ -130,12 +132,36 @@ def plan(
                 "columns are too nearly collinear or unequal in scale: standardise X, or drop some."
             )
         anchored = False
-    if not anchored:
-        return tuned(None)
-    look = partial(
-        anchor, post, known, rows=geometry_rows, key=key, scheme=batches, size=batch_size
-    )
-    return _self_consistent(tuned, look, known)
+    if anchored:
+        look = partial(
+            anchor, post, known, rows=geometry_rows, key=key, scheme=batches, size=batch_size
+        )
+        made = _self_consistent(tuned, look, known)
+    else:
+        made = tuned(None)
+    if batches == "blocks":
+        alike = neighbours.warnings(post, known, anchored)
+        made = replace(made, warnings=made.warnings + alike)
+    return made
+
+
+def _readable(post: Posterior, method: Method, batches: str) -> str:
+    """The scheme, or blocks for rows on disk unless it is said."""
+    if not post.stored:
+        if batches == "blocks":
+            raise InputError("batches='blocks' are read from disk; for rows in memory, use others.")
+        return batches
+    if not method.reads_disks:
+        raise InputError(
+            f"method={method.name!r} needs all rows in memory, and these stay on disk. Use "
+            "method='exact', or read them with rows[:] if they fit."
+        )
+    if batches not in ("auto", *feeding.SCHEMES):
+        raise InputError(
+            f"batches={batches!r} need the rows in memory; from disk, use 'blocks' or "
+            "'independent'."
+        )
+    return "blocks" if batches == "auto" and method.engine == "chain" else batches
 
 
 def _known(

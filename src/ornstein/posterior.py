@@ -15,6 +15,7 @@ from ornstein._tree import Layout, cast, num_rows
 from ornstein._types import Array, Constrain, LogLikelihood, LogPrior, PyTree, Vector
 from ornstein.learnable import Learnable, learnable
 from ornstein.model import Generic, Model, map_rows, per_example
+from ornstein.stored import AnyRows, Stored, on_disk
 
 
 class Posterior:
@@ -32,7 +33,8 @@ class Posterior:
         ``params -> scalar``; with ``hyper``: ``(params, hyper) -> scalar``, up to a constant that
         depends on neither (a normal's ``0.5 log precision`` is needed, its ``log 2 pi`` is not).
     data
-        Any pytree of arrays with the rows along the leading axis.
+        Any pytree of arrays with the rows along the leading axis; memory maps and what
+        :func:`ornstein.open_rows` opens stay on disk.
     init
         Parameters to start the search for the optimum from. Their pytree and shapes define the
         parameters; leave out only if every plan is given ``at=``.
@@ -192,6 +194,11 @@ class Posterior:
         return Posterior(*functions, self.data, params, hyper, constraints, self.constrain)
 
     @property
+    def stored(self) -> bool:
+        """Whether rows stay on disk."""
+        return any(isinstance(leaf, Stored) for leaf in jax.tree.leaves(self.data))
+
+    @property
     def known(self) -> bool:
         """Whether the parameters' shapes are known yet."""
         return self._model is not None
@@ -346,7 +353,7 @@ def _checked_data(data: PyTree) -> PyTree:
                 f"{where} is a {type(leaf).__name__} without an axis of rows; data is made of "
                 "arrays with rows along the first axis (lists and tables: numpy.asarray first)."
             )
-    data = jax.tree.map(np.asarray, data)
+    data = jax.tree.map(_as_rows, data)
     keyed = jax.tree_util.tree_leaves_with_path(data)
     rows = len(keyed[0][1])
     for path, leaf in keyed:
@@ -359,10 +366,21 @@ def _checked_data(data: PyTree) -> PyTree:
             )
         if leaf.dtype.kind not in "fiub":
             raise InputError(f"{where} must be numeric, found dtype {leaf.dtype}.")
-        if leaf.dtype.kind == "f" and not np.isfinite(leaf).all():
-            count = int((~np.isfinite(leaf)).sum())
+        if leaf.dtype.kind == "f" and (count := _not_finite(leaf)):
             raise InputError(f"{where} has {count} NaN or infinite values; drop those rows.")
     return data
+
+
+def _as_rows(leaf: Any) -> AnyRows:
+    leaf = on_disk(leaf)
+    return leaf if isinstance(leaf, Stored) else np.asarray(leaf)
+
+
+def _not_finite(leaf: AnyRows) -> int:
+    if isinstance(leaf, Stored):
+        return int(leaf.scan.bad.sum())
+    finite = np.isfinite(leaf)
+    return 0 if finite.all() else int((~finite).sum())
 
 
 def _same_structure(layout: Layout, params: PyTree) -> None:

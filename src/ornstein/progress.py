@@ -7,11 +7,17 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
+from ornstein import processes
+
 
 def bar(
     title: str, show: bool | None
 ) -> Callable[[int], AbstractContextManager[Callable[[int, int], None]]]:
-    """A bar on standard error; ``show=None`` shows it on terminals only."""
+    """A bar on standard error; ``show=None`` shows it on terminals only.
+
+    Of the processes of one run, the first shows it.
+    """
+    show = show if processes.number() == 0 else False
 
     @contextmanager
     def opened(total: int) -> Iterator[Callable[[int, int], None]]:

@@ -9,6 +9,7 @@ from ornstein import _check
 from ornstein._check import InputError
 from ornstein._types import Vector
 from ornstein.measure import measured_kl, min_ess
+from ornstein.methods import find
 from ornstein.operators import as_matrix
 from ornstein.plan import Plan
 from ornstein.posterior import Posterior
@@ -113,6 +114,18 @@ def _goal(
     if error is not None:  # independent draws' floor is D (D + 3) / 4 n
         needed = max(needed, plan.dim * (plan.dim + 3) / (4 * error * chains))
     return Goal(reached, most), min(most, max(16, math.ceil(1.25 * needed)))
+
+
+def over_mesh(
+    post: Posterior, plan: Plan | None, plan_options: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What to plan with, unless it is said, where batches are read over a mesh."""
+    method = find(plan_options.get("method", "exact") if plan is None else plan.method)
+    if method.engine != "chain":
+        raise InputError(f"method={method.name!r} makes no steps of SGD; leave mesh out.")
+    if plan is not None or post.stored or plan_options.get("batches", "auto") != "auto":
+        return dict(plan_options)
+    return {**plan_options, "batches": "independent"}
 
 
 def known(post: Posterior, plan: Plan | None, plan_options: Mapping[str, Any]) -> Posterior:

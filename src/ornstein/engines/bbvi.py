@@ -172,11 +172,10 @@ class _Fit:
         self.anchored = bool(plan.options.get("control_variates", True))
         self.key, self.dtype, self.center = key, np.dtype(dtype), plan.center
         slope = plan.num_data * mean_gradient(post, plan.center) if self.anchored else None
-        local = post.model.localise(
-            plan.center, local_root(plan), post.data, post.hyper, self.dtype, slope
-        )
+        local = post.model.localise(plan.center, local_root(plan), post.hyper, self.dtype, slope)
         batches = Batches("independent", plan.num_data, plan.batch_size)
-        reader, rows = Reader.lay_out(batches, local.model.rows_last, local.data, ())
+        rows = local.fold(post.data)
+        reader, rows = Reader.lay_out(batches, local.model.rows_last, rows, ())
         self.factor = local.factor
         self.loop = _Loop(local.model, reader, dtype, min(_CHUNK, _power_of_two(self.max_steps)))
         self.elbo = Elbo(post, plan.posterior_precision, jax.random.fold_in(key, 0))

@@ -1,6 +1,6 @@
 """From checked rows to draws in their own units; of a stream, together with the rows before."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -20,6 +20,7 @@ from ornstein.optimum import MAX_DENSE
 from ornstein.posterior import Posterior
 from ornstein.predictive import Coefficients
 from ornstein.result import Result
+from ornstein.stored import AnyRows
 from ornstein.tables import INTERCEPT_PRECISION
 
 Precision: TypeAlias = float | Sequence[float] | Literal["learn"]
@@ -172,7 +173,7 @@ def _past(
 
 def _posterior(
     family: Family,
-    rows: dict[str, npt.NDArray[Any]],
+    rows: Mapping[str, AnyRows],
     names: Sequence[str] | None,
     options: Options,
     units: Units,
@@ -216,7 +217,7 @@ def _noise(given: Scale, units: Units) -> float:
     return _check.positive("noise_scale", given) / units.target_scale
 
 
-def _with_least_noise(past: Past, rows: dict[str, npt.NDArray[Any]]) -> Past:
+def _with_least_noise(past: Past, rows: Mapping[str, Any]) -> Past:
     """A residual for every row, so that columns which determine the target leave some noise."""
     total = float(past.weight) + float(rows["w"].sum() if "w" in rows else len(rows["y"]))
     return past._replace(squares=past.squares + _LEAST_NOISE**2 * total)

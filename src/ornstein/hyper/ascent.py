@@ -1,17 +1,19 @@
 """Variational EM: the hyperparameters at which the sampler's own score has mean zero.
 
 1. *Approach*: from optimum to optimum, with the Gaussian posterior's moments (of some rows where
-   all would take long), until Newton's step on the evidence is a fiftieth of the tolerance:
-   it is made, and leads much nearer.
+   all would take long), until Newton's step on the evidence is a fiftieth of the tolerance, or
+   half of it where draws will follow: it is made, and leads much nearer.
 2. *Plan* the sampler there. Its stationary distribution is q: by T2, ``N(optimum, predicted_cov)``.
 3. Where the posterior is not Gaussian, *rounds* of draws: the chains go on from where they are, and
    the running mean of measured less predicted scores corrects the prediction. Every round counts
    by its number of draws, so that the weight of a new one decreases as ``1 / t``.
-4. Step, and plan again, until the step is short.
+4. Step, and plan again, until the step is short. A step that rests on draws is no longer than a
+   factor of 1.6, and is taken back where the chains there would mix so much slower that sampling
+   would take far longer. Learning draws at most twice as much as the run it precedes.
 
 **When it stops.** When the step to where the mean score vanishes is shorter than ``tolerance``
 posterior standard deviations of the hyperparameters, plus twice its Monte-Carlo error, and that
-error is below ``tolerance`` too (or the rounds are spent). Half the squared length is what the step
+error is below ``tolerance`` too (or the draws are spent). Half the squared length is what the step
 would add to the log evidence: 0.0002 nats at the default. A last step longer than ``tolerance``
 is made, and planned for; a shorter one is not worth a plan.
 """
@@ -33,21 +35,27 @@ from ornstein.hyper.expectation import (
     closed_step,
     drawn_cov,
     expect,
+    foreseen,
     look,
     measured_scores,
     posterior_cov,
 )
 from ornstein.hyper.notes import inexact, notes
 from ornstein.hyper.record import Learning
+from ornstein.operators import Operator
 from ornstein.plan import Plan
 from ornstein.planning import plan as make_plan
 from ornstein.posterior import Posterior
 
 _APPROACH = 0.02  # of the tolerance
+_NEAR = 0.5  # the same, where draws will correct it
 _LOOKS = 200
 _RUNAWAY = 45.0  # on the unconstrained scale: a factor of 1e19
 _FAR = 10.0  # the same, where there is no optimum any more
 _SLOWLY = 0.5  # what was seen within this distance on that scale still counts
+_STILL = 0.1  # the same, where no new draws are needed
+_SLOWER = 20  # times as many steps for a draw as before
+_SHARE = 2  # of the run's own draws, which learning may make
 _ROUNDS = 8
 _CORRELATED = 2.0  # draws a relaxation time apart are worth half as many independent ones
 _MOST_DRAWS = 10**6
@@ -133,9 +141,16 @@ class _End(NamedTuple):
 
 
 def ascend(
-    post: Posterior, plan_options: Mapping[str, Any], options: Options, draw: Draw
+    post: Posterior,
+    plan_options: Mapping[str, Any],
+    options: Options,
+    draw: Draw,
+    draws: int | None = None,
 ) -> tuple[Posterior, Plan, Learning]:
-    """Learn; returns the posterior at the learned values, its plan and the record."""
+    """Learn; returns the posterior at the learned values, its plan and the record.
+
+    ``draws`` are those that each chain is to make afterwards, the plan's own if not given.
+    """
     began = perf_counter()
     known, trail = post.learnable, _Trail()
     start = post.hyperparameters if options.start is None else options.start
@@ -144,9 +159,9 @@ def ascend(
         raise InputError(
             "at= fixes the optimum, which moves with the hyperparameters; leave it out."
         )
-    post, eta = _approach(post, eta, options, trail)
+    search = _Search(post, dict(plan_options), options, draw, draws, trail)
+    search.post, eta = _approach(post, eta, options, trail, search.moments == "draws")
     resting = eta.copy()
-    search = _Search(post, dict(plan_options), options, draw, trail)
     end = search.run(eta)
     cov = covariance(end.found.information, np.diag(end.found.complete))
     deviations = np.sqrt(np.diag(cov))
@@ -196,15 +211,18 @@ def _step(
 
 
 def _approach(
-    post: Posterior, eta: Vector, options: Options, trail: _Trail
+    post: Posterior, eta: Vector, options: Options, trail: _Trail, drawn: bool
 ) -> tuple[Posterior, Vector]:
     """To where the mean score of the Gaussian posterior vanishes."""
     known, climb, origin, last = post.learnable, Climb.start(len(eta)), eta, eta
     before: Vector | None = None
+    cov: Operator | None = None
     for _ in range(_LOOKS):
         _refuse_runaway(post, eta, origin)
+        values = known.host_values(eta)
+        there = post.with_hyper(values) if cov is None else foreseen(post, values, cov)
         try:
-            post, seen = look(post.with_hyper(known.host_values(eta)), few_rows=True)
+            post, seen = look(there, few_rows=True)
         except OptimumError:
             _refuse_runaway(post, eta, origin, _FAR)
             if np.abs(eta - last).max() < 1e-3:
@@ -212,7 +230,8 @@ def _approach(
             eta = last + 0.25 * (eta - last)
             continue
         trail.note(eta, "look")
-        found, _ = expect(post, seen, posterior_cov(seen))
+        cov = posterior_cov(seen)
+        found, _ = expect(post, seen, cov)
         if before is not None and np.abs(eta - last).max() <= _SLOWLY:
             fall = before - found.score
             found = found._replace(information=corrected(found.information, eta - last, fall))
@@ -220,7 +239,8 @@ def _approach(
         length = distance(found.score, found.information, np.diag(found.complete))
         step, climb = _step(post, climb, found, found.score, options.ascent)
         last, eta = eta, eta + step
-        if length <= _APPROACH * options.tolerance:
+        enough = _NEAR if drawn else _APPROACH
+        if length <= enough * options.tolerance:
             break
     return post, eta
 
@@ -234,10 +254,12 @@ class _Search:
         plan_options: dict[str, Any],
         options: Options,
         draw: Draw,
+        draws: int | None,
         trail: _Trail,
     ) -> None:
         self.post, self.plan_options, self.options = post, plan_options, options
-        self.draw, self.trail = draw, trail
+        self.draw, self.draws, self.trail = draw, draws, trail
+        self.steps = 0
         automatic = "plan" if post.quadratic else "draws"
         self.moments = automatic if options.moments == "auto" else options.moments
         self.round = 0
@@ -247,9 +269,16 @@ class _Search:
         """Plan, measure, step, until the step is short."""
         options, origin = self.options, eta
         climb, corrections = Climb.start(len(eta)), _Corrections(eta)
+        slow, step, plan = "", np.zeros_like(eta), None
         for plans in range(1, options.max_plans + 1):
             _refuse_runaway(self.post, eta, origin)
+            before, last = self.post, plan
             plan = self._plan(eta)
+            if last is not None and plan.thin > _SLOWER * last.thin:
+                slow = f"; a draw takes {plan.thin:,} steps at {self._shown(eta)}, {last.thin} here"
+                self.post, plan, eta = before, last, eta - step
+                self.trail.note(eta, "back")
+                break
             corrections = corrections.near(eta)
             found, score, error = self._expect(plan, corrections)
             scale = np.diag(found.complete)
@@ -259,18 +288,33 @@ class _Search:
             if length <= options.tolerance + 2 * noise or plans == options.max_plans:
                 break
             step, climb = _step(self.post, climb, found, score, options.ascent)
+            step = self._limited(step)
             eta = eta + step
-        converged = length <= options.tolerance + 2 * noise and noise <= options.tolerance
-        if length > options.tolerance:  # by Monte-Carlo error: the best estimate, planned anew
-            eta = eta + climb.step(score, found.information, scale)[0]
+        near = length <= options.tolerance + 2 * noise
+        converged = near and noise <= options.tolerance and not slow
+        if length > options.tolerance and not slow:
+            # By Monte-Carlo error: the best estimate, planned anew.
+            eta = eta + self._limited(climb.step(score, found.information, scale)[0])
             plan = self._plan(eta)
         message = (
             f"{'converged' if converged else 'not converged'}: the last step was {length:.3f} of "
             f"the hyperparameters' posterior standard deviations (tolerance {options.tolerance:g}, "
-            f"Monte-Carlo error {noise:.3f})"
+            f"Monte-Carlo error {noise:.3f}){slow}"
         )
         errors = np.sqrt(np.diag(cov @ error @ cov))
+        assert plan is not None
         return _End(self.post, plan, eta, found, errors, converged, message)
+
+    def _limited(self, step: Vector) -> Vector:
+        """Not so long that what was drawn counts no more."""
+        if self.moments == "plan":
+            return step
+        return step * min(1.0, _SLOWLY / max(float(np.abs(step).max()), np.finfo(float).tiny))
+
+    def _shown(self, eta: Vector) -> str:
+        values = self.post.learnable.layout.ravel(self.post.learnable.host_values(eta))
+        named = zip(self.post.learnable.labels, values, strict=True)
+        return ", ".join(f"{name} = {value:.3g}" for name, value in list(named)[:3])
 
     def _plan(self, eta: Vector) -> Plan:
         known = self.post.learnable
@@ -294,13 +338,20 @@ class _Search:
         tolerance = self.options.tolerance
         enough = _CORRELATED * np.trace(cov @ local.covariance(drawn_cov(plan))) / tolerance**2
         wanted = int(min(enough, _MOST_DRAWS)) + 1
-        for _ in range(self.options.rounds or (1 if _dear(plan) else _ROUNDS)):
+        eta, rounds = self.trail.etas[-1], self.options.rounds or (1 if _dear(plan) else _ROUNDS)
+        if corrections.parts and np.abs(eta - corrections.at).max() <= _STILL:
+            correction, error = corrections.mean()
+            if np.trace(cov @ error) <= tolerance**2:
+                return found, found.score + correction, error
+        for _ in range(rounds):
             flat = self.draw(post, plan, self.round, wanted, self.last)
             self.round, self.last = self.round + 1, flat[:, -1]
+            self.steps += flat.shape[1] * plan.thin
             corrections.add(measured_scores(post, local, plan.center, flat), found.score)
             self.trail.note(self.trail.etas[-1], "round")
             correction, error = corrections.mean()
-            if np.trace(cov @ error) <= tolerance**2:
+            enough_drawn = self.steps >= _SHARE * (self.draws or plan.draws) * plan.thin
+            if np.trace(cov @ error) <= tolerance**2 or enough_drawn:
                 break
         return found, found.score + correction, error
 

@@ -14,11 +14,13 @@ so that under a Gaussian of covariance ``Sigma`` around c its mean is
 from collections.abc import Mapping
 from typing import NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from ornstein import theory
 from ornstein._check import InputError
-from ornstein._types import Vector
+from ornstein._types import PyTree, Vector
 from ornstein.geometry import Geometry, geometry, row_losses
 from ornstein.hyper import automatic
 from ornstein.models.continued import Past
@@ -135,9 +137,9 @@ def expect(post: Posterior, known: Geometry, cov: Operator) -> tuple[Expectation
 def look(post: Posterior, few_rows: bool = False) -> tuple[Posterior, Geometry]:
     """The loss around the optimum, from which the next search will start.
 
-    With ``few_rows``, where the curvature of all rows takes long, that of some.
+    With ``few_rows``, where the curvature of all rows takes long, that of some, near the optimum.
     """
-    theta = post.layout.unravel(find_optimum(post))
+    theta = post.layout.unravel(find_optimum(post, rough=few_rows))
     post = post.with_hyper(post.hyperparameters, theta)
     large = "kronecker" if fits_factors(post.model) else "diagonal"
     structure = "dense" if post.dim <= MAX_DENSE else large
@@ -155,6 +157,21 @@ def posterior_cov(known: Geometry) -> Operator:
         ratio = known.factors.by_variance
         return known.factors.operator(float(ratio.shares @ (1 / ratio.nodes)) / precision)
     return as_operator(theory.recipes.inverse(precision) if precision.ndim == 2 else 1 / precision)
+
+
+def foreseen(post: Posterior, values: PyTree, cov: Operator) -> Posterior:
+    """The posterior at other values, its search for the optimum begun where that is expected.
+
+    To first order, where only the prior depends on the values; ``post`` is at its own optimum.
+    """
+    there = post.with_hyper(values)
+    if post.learnable.in_likelihood or post.quadratic:
+        return there
+    with jax.enable_x64(True):
+        theta = jnp.asarray(post.start)
+        slopes = [np.asarray(post.model.prior_gradient(theta, p.hyper)) for p in (post, there)]
+    moved = post.start - np.asarray(cov.matvec(slopes[1] - slopes[0]))
+    return there.with_hyper(values, post.layout.unravel(moved))
 
 
 def drawn_cov(plan: Plan) -> Operator:

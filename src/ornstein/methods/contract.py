@@ -94,6 +94,11 @@ class Method:
     engine: str = "chain"
 
     @property
+    def reads_disks(self) -> bool:
+        """Whether rows may stay on disk, or with other hosts."""
+        return self.engine in ("chain", "laplace")
+
+    @property
     def structures(self) -> tuple[str, ...]:
         """Structures of the gain on offer."""
         return tuple(self.variants)

@@ -131,7 +131,6 @@ class Glm(Model):
         self,
         center: Vector,
         factor: Factor,
-        data: PyTree,
         hyper: PyTree,
         dtype: npt.DTypeLike,
         slope: Vector | None = None,
@@ -148,14 +147,14 @@ class Glm(Model):
                 factor = Dense(factor.dense(len(center)))
             elif (shared := RotatedGlm.precision(factor, precision)) is not None:
                 rotate = RotatedGlm.rotation(factor)
-                rows = self._folded(center, rotate, data, hyper, dtype, slope)
+                fold = self._folding(center, rotate, hyper, dtype, slope is not None)
                 local = RotatedGlm.constants(factor, shared, slope_or_prior, hyper)
-                return LocalProblem(RotatedGlm(self.family), rows, local, factor)
+                return LocalProblem(RotatedGlm(self.family), fold, local, factor)
         if self.outputs > 1:
-            rows = self._folded(center, None, data, hyper, dtype, slope)
+            fold = self._folding(center, None, hyper, dtype, slope is not None)
             local = {"family": hyper, "factor": factor, "precision": precision}
             local["at_center"] = slope_or_prior
-            return LocalProblem(CentredGlm(self), rows, local, factor)
+            return LocalProblem(CentredGlm(self), fold, local, factor)
         if isinstance(factor, Dense) or precision.ndim == 2:
             matrix = np.asarray(factor.dense(len(center)))
             bent = precision @ matrix if precision.ndim == 2 else precision[:, None] * matrix
@@ -163,13 +162,13 @@ class Glm(Model):
             factor = Dense(matrix @ rotation)
         else:
             local_precision = np.broadcast_to(factor.array, center.shape) ** 2 * precision
-        rows = self._folded(center, factor.rmatvec, data, hyper, dtype, slope)
+        fold = self._folding(center, factor.rmatvec, hyper, dtype, slope is not None)
         local = {
             "family": hyper,
             "precision": local_precision,
             "at_center": factor.rmatvec(slope_or_prior),
         }
-        return LocalProblem(FoldedGlm(self.family), rows, local, factor)
+        return LocalProblem(FoldedGlm(self.family), fold, local, factor)
 
     def local_prior(self, center: Vector, hyper: PyTree) -> tuple[Vector, Vector]:
         """Precision of the prior, (D,) or (D, D), and its slope at a point."""
@@ -192,33 +191,40 @@ class Glm(Model):
         coef = (residual @ x).reshape(-1)
         return jnp.concatenate([coef, residual.sum(axis=1)]) if self.intercept else coef
 
-    def _folded(
+    def _folding(
         self,
         center: Vector,
         map_design: Callable[[Vector], Any] | None,
-        data: PyTree,
         hyper: PyTree,
         dtype: npt.DTypeLike,
-        slope: Vector | None,
-    ) -> PyTree:
-        """Rows for the loop, made in double precision block by block."""
+        anchored: bool,
+    ) -> Callable[[PyTree], PyTree]:
+        """What makes rows for the loop, in double precision block by block."""
         several = self.family.outputs > 1
         matrix = center[np.argsort(self.order)].reshape(self.family.outputs, -1)
-        parts = []
-        for start in range(0, len(data["y"]), _FOLD_ROWS):
-            x = np.asarray(data["x"][start : start + _FOLD_ROWS], float)
-            y = np.asarray(data["y"][start : start + _FOLD_ROWS])
+
+        def block(rows: PyTree) -> PyTree:
+            x, y = np.asarray(rows["x"], float), np.asarray(rows["y"])
             design = np.concatenate([x, np.ones((len(x), 1))], axis=1) if self.intercept else x
             offset = design @ matrix.T if several else design @ matrix[0]
-            if slope is not None:
+            if anchored:
                 with jax.enable_x64(True):
                     y = np.asarray(self.family.mean(jnp.asarray(offset), hyper))
             features = x if map_design is None else np.asarray(map_design(design))
             folded = self.family.fold(features, offset, y)
-            if "w" in data:
-                folded["w"] = np.asarray(data["w"][start : start + _FOLD_ROWS], float)
-            parts.append(cast(folded, dtype))
-        return jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
+            if "w" in rows:
+                folded["w"] = np.asarray(rows["w"], float)
+            return cast(folded, dtype)
+
+        def fold(data: PyTree) -> PyTree:
+            starts = range(0, len(data["y"]), _FOLD_ROWS)
+            parts = [
+                block({name: leaf[start : start + _FOLD_ROWS] for name, leaf in data.items()})
+                for start in starts
+            ]
+            return jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
+
+        return fold
 
     def design(self, rows: PyTree, dtype: npt.DTypeLike) -> Array:
         """``u`` of every row."""

@@ -1,6 +1,6 @@
 """Ready-made posteriors over tables. Parameters are named ``coef`` and ``intercept``."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -17,6 +17,7 @@ from ornstein.models.families import Bernoulli, Categorical, Counts, Family, Gau
 from ornstein.models.glm import Glm
 from ornstein.models.tying import Groups, tie
 from ornstein.posterior import Posterior
+from ornstein.stored import AnyRows, Stored
 
 
 def linear(
@@ -148,8 +149,7 @@ def poisson(
     """
     table, names = _check.table(X, feature_names)
     target = _check.target(y, len(table)).astype(float)
-    if target.min() < 0 or not np.array_equal(target, np.rint(target)):
-        raise InputError("y must hold counts (whole numbers from 0) for a Poisson model.")
+    _check.counts(target)
     prior = Prior(prior_precision, intercept, groups, learn)
     rows = weighted_rows(table, target, sample_weight)
     return build(Counts(), rows, names, prior)
@@ -165,11 +165,16 @@ class Prior(NamedTuple):
 
 
 def weighted_rows(
-    table: npt.NDArray[Any], target: npt.NDArray[Any], sample_weight: npt.ArrayLike | None
-) -> dict[str, npt.NDArray[Any]]:
+    table: AnyRows, target: AnyRows, sample_weight: npt.ArrayLike | None
+) -> dict[str, AnyRows]:
     """Rows for :func:`build`, checked; those of weight 0 left out."""
     if sample_weight is None:
         return {"x": table, "y": target}
+    if isinstance(table, Stored) or isinstance(target, Stored):
+        raise InputError(
+            "sample_weight is for rows in memory: of a table on disk, leave out rows that should "
+            "not count, and write others as often as they should."
+        )
     weights = _check.weights(sample_weight, len(table))
     kept = weights > 0
     return {"x": table[kept], "y": target[kept], "w": weights[kept]}
@@ -177,7 +182,7 @@ def weighted_rows(
 
 def build(
     family: Family,
-    rows: dict[str, npt.NDArray[Any]],
+    rows: Mapping[str, AnyRows],
     names: tuple[str, ...] | None,
     prior: Prior,
     hyper: PyTree = None,
