@@ -2,6 +2,7 @@
 
 import json
 import mmap
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +19,8 @@ from ornstein import processes
 T = TypeVar("T")
 
 _SCAN_NUMBERS = 2**22  # read at once where every row is looked at
-_TAKEN = 2**14  # rows looked up while a file is mapped: every one may cost a page of memory
+_TAKEN = 2**14  # rows looked up at once
+_PAGE = 2**12  # bytes
 _BLOCK_BYTES = 2**14  # of neighbours, read from a disk in hardly more time than one row
 _END = object()
 
@@ -154,8 +156,8 @@ def _plain(scan: Scan) -> list[Any]:
 class InFile(Stored):
     """Rows that lie one after the other in a file, some columns of them or all.
 
-    Reads are ordinary ones, and maps are closed after each: mapped pages count as memory in use
-    until the system wants them back.
+    They are read, not mapped: mapped pages, and those around them, count as memory in use until
+    the system wants them back.
     """
 
     def __init__(
@@ -185,8 +187,21 @@ class InFile(Stored):
 
     def _take(self, index: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
         path, offset, shape, dtype = self._file
-        mapped = np.memmap(path, dtype, "r", offset, shape)
-        return self._chosen(np.asarray(mapped[index]))
+        width = int(np.prod(shape[1:])) * dtype.itemsize
+        # Rows that a page holds together are read at once, and so is what lies between them.
+        breaks = np.flatnonzero(np.diff(index) > max(1, _PAGE // max(1, width))) + 1
+        firsts, lasts = index[np.r_[0, breaks]], index[np.r_[breaks - 1, len(index) - 1]]
+        lengths = lasts - firsts + 1
+        places = np.cumsum(lengths) - lengths
+        found = np.empty((int(lengths.sum()), *shape[1:]), dtype)
+        content = found.reshape(-1).view(np.uint8).data
+        with path.open("rb", buffering=0) as file:
+            for first, length, place in zip(firsts, lengths, places, strict=True):
+                part = content[place * width : (place + length) * width]
+                if os.preadv(file.fileno(), [part], offset + int(first) * width) != len(part):
+                    raise OSError(f"{path} is shorter than it was when it was opened")
+        sizes = np.diff(np.r_[0, breaks, len(index)])
+        return self._chosen(found[index - np.repeat(firsts - places, sizes)])
 
     def _chosen(self, rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
         return rows if self._columns is None else rows[:, self._columns]

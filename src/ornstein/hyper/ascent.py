@@ -9,7 +9,8 @@
    by its number of draws, so that the weight of a new one decreases as ``1 / t``.
 4. Step, and plan again, until the step is short. A step that rests on draws is no longer than a
    factor of 1.6, and is taken back where the chains there would mix so much slower that sampling
-   would take far longer. Learning draws at most twice as much as the run it precedes.
+   would take far longer. Where draws take long, learning makes at most twice as many as the run
+   it precedes.
 
 **When it stops.** When the step to where the mean score vanishes is shorter than ``tolerance``
 posterior standard deviations of the hyperparameters, plus twice its Monte-Carlo error, and that
@@ -55,7 +56,8 @@ _FAR = 10.0  # the same, where there is no optimum any more
 _SLOWLY = 0.5  # what was seen within this distance on that scale still counts
 _STILL = 0.1  # the same, where no new draws are needed
 _SLOWER = 20  # times as many steps for a draw as before
-_SHARE = 2  # of the run's own draws, which learning may make
+_SHARE = 2  # times the run's own draws, which learning may make where they take long
+_LONG = 1e10  # multiplications
 _ROUNDS = 8
 _CORRELATED = 2.0  # draws a relaxation time apart are worth half as many independent ones
 _MOST_DRAWS = 10**6
@@ -305,6 +307,11 @@ class _Search:
         assert plan is not None
         return _End(self.post, plan, eta, found, errors, converged, message)
 
+    def _spent(self, plan: Plan) -> bool:
+        """Whether learning has made its share of draws, where they take long."""
+        work = plan.draws * plan.thin * plan.batch_size * plan.dim
+        return work > _LONG and self.steps >= _SHARE * (self.draws or plan.draws) * plan.thin
+
     def _limited(self, step: Vector) -> Vector:
         """Not so long that what was drawn counts no more."""
         if self.moments == "plan":
@@ -350,8 +357,7 @@ class _Search:
             corrections.add(measured_scores(post, local, plan.center, flat), found.score)
             self.trail.note(self.trail.etas[-1], "round")
             correction, error = corrections.mean()
-            enough_drawn = self.steps >= _SHARE * (self.draws or plan.draws) * plan.thin
-            if np.trace(cov @ error) <= tolerance**2 or enough_drawn:
+            if np.trace(cov @ error) <= tolerance**2 or self._spent(plan):
                 break
         return found, found.score + correction, error
 
