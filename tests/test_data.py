@@ -76,6 +76,20 @@ def test_orders_depend_on_key_chain_and_segment_alone() -> None:
     assert not np.array_equal(shuffle, other)
 
 
+def test_long_tables_are_walked_line_by_line() -> None:
+    """Every row once, in lines of sixteen neighbours, the lines in another order every time."""
+    N = 2**19 + 5
+    batches = Batches("windows", num_data=N, batch_size=100)
+    first, second = (batches.order(ENTROPY, 0, segment, 10) for segment in range(2))
+    assert len(first) == batches.order_length(10) == N + 100
+    assert np.array_equal(np.sort(first[:N]), np.arange(N))
+    assert np.array_equal(first[N:], first[:100])
+    lines = first[: N - 5].reshape(-1, 16)
+    assert np.array_equal(lines, lines[:, :1] + np.arange(16))
+    assert (np.abs(np.diff(lines[:, 0])) != 16).mean() > 0.99
+    assert not np.array_equal(first, second)
+
+
 def test_feature_major_batches_are_the_transposed_rows() -> None:
     data = {"x": jnp.arange(24.0).reshape(8, 3), "y": jnp.arange(8.0)}
     for scheme in ("independent", "windows"):

@@ -55,6 +55,7 @@ _RUNAWAY = 45.0  # on the unconstrained scale: a factor of 1e19
 _FAR = 10.0  # the same, where there is no optimum any more
 _SLOWLY = 0.5  # what was seen within this distance on that scale still counts
 _STILL = 0.1  # the same, where no new draws are needed
+_HOPELESS = 1.0  # Monte-Carlo error, in the same units as the tolerance
 _SLOWER = 20  # times as many steps for a draw as before
 _SHARE = 2  # times the run's own draws, which learning may make where they take long
 _LONG = 1e10  # multiplications
@@ -261,7 +262,7 @@ class _Search:
     ) -> None:
         self.post, self.plan_options, self.options = post, plan_options, options
         self.draw, self.draws, self.trail = draw, draws, trail
-        self.steps = 0
+        self.steps, self.remark = 0, ""
         automatic = "plan" if post.quadratic else "draws"
         self.moments = automatic if options.moments == "auto" else options.moments
         self.round = 0
@@ -271,13 +272,16 @@ class _Search:
         """Plan, measure, step, until the step is short."""
         options, origin = self.options, eta
         climb, corrections = Climb.start(len(eta)), _Corrections(eta)
-        slow, step, plan = "", np.zeros_like(eta), None
+        step, plan, slow = np.zeros_like(eta), None, False
         for plans in range(1, options.max_plans + 1):
             _refuse_runaway(self.post, eta, origin)
             before, last = self.post, plan
             plan = self._plan(eta)
             if last is not None and plan.thin > _SLOWER * last.thin:
-                slow = f"; a draw takes {plan.thin:,} steps at {self._shown(eta)}, {last.thin} here"
+                slow = True
+                self.remark += (
+                    f"; a draw takes {plan.thin:,} steps at {self._shown(eta)}, {last.thin} here"
+                )
                 self.post, plan, eta = before, last, eta - step
                 self.trail.note(eta, "back")
                 break
@@ -301,7 +305,7 @@ class _Search:
         message = (
             f"{'converged' if converged else 'not converged'}: the last step was {length:.3f} of "
             f"the hyperparameters' posterior standard deviations (tolerance {options.tolerance:g}, "
-            f"Monte-Carlo error {noise:.3f}){slow}"
+            f"Monte-Carlo error {noise:.3f}){self.remark}"
         )
         errors = np.sqrt(np.diag(cov @ error @ cov))
         assert plan is not None
@@ -357,8 +361,18 @@ class _Search:
             corrections.add(measured_scores(post, local, plan.center, flat), found.score)
             self.trail.note(self.trail.etas[-1], "round")
             correction, error = corrections.mean()
-            if np.trace(cov @ error) <= tolerance**2 or self._spent(plan):
+            noise = float(np.trace(cov @ error))
+            if noise <= tolerance**2 or noise > _HOPELESS**2 or self._spent(plan):
                 break
+        if noise > _HOPELESS**2:
+            self.moments, self.remark = (
+                "plan",
+                (
+                    "; the draws scatter too widely to learn from, and the plan's moments are used: see "
+                    "row A4 of the diagnosis"
+                ),
+            )
+            return found, found.score, np.zeros((count, count))
         return found, found.score + correction, error
 
 
