@@ -64,6 +64,11 @@ _CORRELATED = 2.0  # draws a relaxation time apart are worth half as many indepe
 _MOST_DRAWS = 10**6
 _BATCHES = 8  # batches a chain is cut into for Monte-Carlo errors
 
+_SCATTERED = (
+    "; the draws scatter too widely to learn from, and the plan's moments are used (row A4 of the "
+    "diagnosis)"
+)
+
 Draw: TypeAlias = Callable[[Posterior, Plan, int, int, Vector | None], Vector]
 """``(post, plan, round, draws wanted in all, last draws) -> draws`` (chains, draws, D)."""
 
@@ -365,13 +370,7 @@ class _Search:
             if noise <= tolerance**2 or noise > _HOPELESS**2 or self._spent(plan):
                 break
         if noise > _HOPELESS**2:
-            self.moments, self.remark = (
-                "plan",
-                (
-                    "; the draws scatter too widely to learn from, and the plan's moments are used: see "
-                    "row A4 of the diagnosis"
-                ),
-            )
+            self.moments, self.remark = "plan", _SCATTERED
             return found, found.score, np.zeros((count, count))
         return found, found.score + correction, error
 
