@@ -73,8 +73,8 @@ _RATE_RATIOS = {
 _RATE_LIMITS = """What the limits are: the native loops are the same steps written for LLVM (numba),
 vectorised, without a framework between them. On W1 a step is half a microsecond of about seven
 small kernels that XLA starts one by one; the flag below makes them one. On W3 a step is two
-products of a 100 x 784 matrix: independent rows reach the native loop's speed, and so nearly do optax and
-blackjax, which leaves no room for large ratios there.
+products of a 100 x 784 matrix: independent rows reach the native loop's speed, and so nearly do
+optax and blackjax, which leaves no room for large ratios there.
 
 How much room there is over the faster of blackjax and optax:"""
 
