@@ -55,6 +55,7 @@ def test_memory_does_not_grow_over_a_million_steps(tmp_path: Path, kept: bool) -
         capture_output=True,
         text=True,
         check=True,
+        cwd=Path(__file__).parent,
     )
     found = json.loads(done.stdout)
     assert found["steps"] >= 1_000_000

@@ -245,7 +245,7 @@ def test_two_processes_killed_lose_nothing(tmp_path: Path, table: dict[str, Any]
 def _killed(tmp_path: Path, table: dict[str, Any], kills: int) -> None:
     """Both at random moments; what they go on to is what an uninterrupted pair draws."""
     rng, folder = random.Random(2), tmp_path / "run"
-    run: dict[str, Any] = {"draws": 4000, "chunk": 1}
+    run: dict[str, Any] = {"draws": 2000 * kills, "chunk": 1}
     kept = {**run, "checkpoint": folder, "checkpoint_every": 0}
     for _ in range(kills):
         pair = mesh_child.together(run=kept, announce=True, pause=0.05, **table)
