@@ -16,6 +16,11 @@ ifdef ORNSTEIN_DATA
 export ORNSTEIN_DATA
 endif
 
+# Compiled code is shared by the test processes and by those they start: most of their time is
+# spent on compiling.
+COMPILED := JAX_COMPILATION_CACHE_DIR=$(CURDIR)/$(VENV)/.compiled \
+	JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0 JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES=-1
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-slow lint docs docs-serve bench reproduce clean
 
@@ -32,10 +37,10 @@ demo: $(STAMP) ## sample two small posteriors, check them, leave plots and repor
 	@$(BIN)/ornstein demo
 
 test: $(STAMP) ## the test suite and the doctests, without the slow tests
-	@$(PYTEST) $(PYTEST_ARGS)
+	@$(COMPILED) $(PYTEST) $(PYTEST_ARGS)
 
 test-slow: $(STAMP) ## the long statistical tests
-	@$(PYTEST) -m slow $(PYTEST_ARGS)
+	@$(COMPILED) $(PYTEST) -m slow $(PYTEST_ARGS)
 
 lint: $(STAMP) ## style, format, types and import direction
 	@$(BIN)/ruff check .

@@ -76,7 +76,14 @@ def test_X9_T2_covariance_of_linear_regression(batches: str, dtype: str) -> None
     assert rejects_covariance(result.flat, plan.center, 1.15 * plan.predicted_cov)
 
 
-@pytest.mark.parametrize("name", ["logistic", "softmax", "poisson"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "softmax",
+        pytest.param("logistic", marks=pytest.mark.slow),
+        pytest.param("poisson", marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize("closed", [True, False])
 def test_X9_T2_covariance_of_the_zoo(name: str, closed: bool) -> None:
     post = zoo(rows=16_000)[name]

@@ -121,6 +121,7 @@ def test_ctrl_c_without_a_checkpoint_returns_the_draws_so_far(
     assert np.array_equal(found.flat, whole.flat[:, :count])
 
 
+@pytest.mark.slow
 def test_ctrl_c_on_the_command_line(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     size = rng.uniform(20, 200, 400)

@@ -317,6 +317,7 @@ def test_nuts_draws_a_gaussian_posterior() -> None:
     assert (done.path["divergences"] == 0).all()
 
 
+@pytest.mark.slow
 def test_nuts_draws_a_posterior_that_is_not_gaussian() -> None:
     post, log_density = poisson_rate()
     plan = orn.plan(post, "nuts")

@@ -81,6 +81,7 @@ def test_probabilities_of_a_small_table_are_no_worse_than_cross_validated() -> N
     compare(X, labels, *halves(len(X)))
 
 
+@pytest.mark.slow
 def test_probabilities_of_skin_are_no_worse_than_cross_validated(dataset: Load) -> None:
     data = dataset("skin")
     train, test = halves(len(data.X))

@@ -47,7 +47,12 @@ def run(*arguments: str) -> tuple[int, str, str]:
 
 @pytest.mark.parametrize(
     ("target", "model"),
-    [("price $", "linear"), ("sold", "logistic"), ("visits", "poisson"), ("kind", "softmax")],
+    [
+        ("price $", "linear"),
+        ("sold", "logistic"),
+        pytest.param("visits", "poisson", marks=pytest.mark.slow),
+        pytest.param("kind", "softmax", marks=pytest.mark.slow),
+    ],
 )
 def test_fit_and_predict_from_the_command_line(tmp_path: Path, target: str, model: str) -> None:
     houses().to_csv(tmp_path / "table.csv", index=False)

@@ -171,6 +171,7 @@ def test_no_start_leads_to_the_degenerate_optimum(name: str, dataset: Load) -> N
     assert -5 < ends[0][-1] < 5
 
 
+@pytest.mark.slow
 def test_generic_posterior_learns_the_same() -> None:
     X, y = table(150, 3)
     closed = orn.learn(orn.models.linear(X, y), draws=10)
@@ -248,6 +249,7 @@ def test_one_precision_per_column_finds_the_columns_that_matter() -> None:
     assert any("hardly hold" in note for note in found.notes)
 
 
+@pytest.mark.slow
 def test_X2_columns_that_never_vary_change_nothing() -> None:
     """They get the prior's variance exactly, and say nothing of the precision."""
     X, y = table(200, 5)
@@ -350,6 +352,7 @@ def test_mackay_finds_the_largest_evidence() -> None:
     assert 0 < found.well_determined[0] < post.dim
 
 
+@pytest.mark.slow
 def test_cross_validation_prefers_what_predicts() -> None:
     X, y = table(160, 8)
     post = orn.models.logistic(X, y > 0)

@@ -239,6 +239,7 @@ def test_X2_chains_have_the_posteriors_covariance() -> None:
     np.testing.assert_allclose(seen.var(), 1 / 3, rtol=0.1)
 
 
+@pytest.mark.slow
 def test_chains_without_matrices_are_those_with_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -261,6 +262,7 @@ def test_chains_without_matrices_are_those_with_them(
         orn.sample(post, without, draws="auto", target_kl_error=0.1)
 
 
+@pytest.mark.slow
 def test_a_prior_of_one_precision_per_parameter_is_sampled_too() -> None:
     X, y = softmax_table()
     post = orn.models.softmax(X, y)

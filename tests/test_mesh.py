@@ -238,6 +238,7 @@ def test_two_processes_killed_twenty_times_lose_nothing(
     _killed(tmp_path, table, 20)
 
 
+@pytest.mark.slow
 def test_two_processes_killed_lose_nothing(tmp_path: Path, table: dict[str, Any]) -> None:
     _killed(tmp_path, table, 2)
 

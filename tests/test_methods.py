@@ -77,7 +77,9 @@ def test_T2_options_have_the_predicted_covariance(
     assert rejects_covariance(result.flat, plan.center, 1.3 * predicted)
 
 
-@pytest.mark.parametrize("name", ["logistic", "softmax", "generic"])
+@pytest.mark.parametrize(
+    "name", ["logistic", pytest.param("softmax", marks=pytest.mark.slow), "generic"]
+)
 def test_R5_a_running_estimate_sees_the_same_noise_whatever_the_model(name: str) -> None:
     """Rows' gradients of every local model: the estimate leads to the plan's own covariance."""
     posts = zoo(rows=2000, intercept=True)

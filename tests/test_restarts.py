@@ -107,6 +107,7 @@ def test_every_method_knows_shorter_steps(options: dict[str, Any], how: str) -> 
     np.testing.assert_allclose(again.plan.center, plan.center)
 
 
+@pytest.mark.slow
 def test_a_running_estimate_that_explodes_is_caught_and_begun_again() -> None:
     """SGFS that has not met the one row that matters: its gain grows until that row comes."""
     rng = np.random.default_rng(0)

@@ -308,7 +308,7 @@ def test_the_plan_is_that_of_rows_in_memory(
         assert disk.labels[0] == "coef[c0]"
 
 
-@pytest.mark.parametrize("scheme", feeding.SCHEMES)
+@pytest.mark.parametrize("scheme", ["blocks", pytest.param("independent", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", ["npy", "parquet"])
 def test_T2_holds_for_rows_read_from_disk(
     dataset: Callable[[str], Any], tmp_path: Path, kind: str, scheme: str
@@ -322,6 +322,7 @@ def test_T2_holds_for_rows_read_from_disk(
     assert all(check.verdict == "ok" for check in result.diagnose().checks if check.name != "model")
 
 
+@pytest.mark.slow
 def test_T2_holds_for_plain_gradients_of_rows_on_disk(
     dataset: Callable[[str], Any], tmp_path: Path
 ) -> None:

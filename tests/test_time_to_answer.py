@@ -78,7 +78,15 @@ def compilations() -> Iterator[list[str]]:
         jax.monitoring.unregister_event_duration_listener(listen)
 
 
-@pytest.mark.parametrize("name", ["linear", "logistic", "softmax", "poisson"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "linear",
+        "logistic",
+        pytest.param("softmax", marks=pytest.mark.slow),
+        pytest.param("poisson", marks=pytest.mark.slow),
+    ],
+)
 def test_a_second_call_of_the_same_shape_compiles_nothing(name: str) -> None:
     """Planning, sampling and the summary, on other rows under another key."""
     options = {"batch_size": 40, "draws": 50, "thin": 4}

@@ -30,7 +30,15 @@ def weighted(name: str, rows: int = 240, **options: Any) -> tuple[orn.Posterior,
     return again, weights
 
 
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "linear",
+        "softmax",
+        pytest.param("logistic", marks=pytest.mark.slow),
+        pytest.param("poisson", marks=pytest.mark.slow),
+    ],
+)
 def test_whole_weights_are_repeated_rows(name: str) -> None:
     post, weights = weighted(name)
     plain = zoo()[name].data
