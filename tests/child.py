@@ -35,9 +35,10 @@ def digest(result: orn.Result) -> str:
 def start(*words: str, **options: Any) -> subprocess.Popen[str]:
     """A child whose output is piped; ``words`` are a command line of ornstein instead."""
     command = [sys.executable, __file__, json.dumps({"words": words, **options}, default=str)]
-    return subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, encoding="utf-8"
-    )
+    # A cache of compiled code would be written under the limits that a child sets itself.
+    alone = {k: v for k, v in os.environ.items() if k != "JAX_COMPILATION_CACHE_DIR"}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen(command, **pipes, text=True, encoding="utf-8", env=alone)
 
 
 def wait_until_ready(child: subprocess.Popen[str]) -> None:
