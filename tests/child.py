@@ -37,8 +37,14 @@ def start(*words: str, **options: Any) -> subprocess.Popen[str]:
     command = [sys.executable, __file__, json.dumps({"words": words, **options}, default=str)]
     # A cache of compiled code would be written under the limits that a child sets itself.
     alone = {k: v for k, v in os.environ.items() if k != "JAX_COMPILATION_CACHE_DIR"}
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen(command, **pipes, text=True, encoding="utf-8", env=alone)
+    return subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        encoding="utf-8",
+        env=alone,
+    )
 
 
 def wait_until_ready(child: subprocess.Popen[str]) -> None:
