@@ -3,6 +3,8 @@
 import errno
 import os
 import shutil
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -189,3 +191,32 @@ def test_a_full_disk_and_a_folder_that_is_shut(tmp_path_factory: pytest.TempPath
     post = regression(rows=240)
     found = orn.sample(post, **{**child.RUN, **options})
     assert np.array_equal(found.flat, orn.sample(post, **{**child.RUN, "draws": 8000}).flat)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 128 KiB."""
+    place = tmp_path / "small"
+    place.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=128k", "tmpfs", str(place)]
+    done = subprocess.run(mount, capture_output=True, text=True)
+    if done.returncode:
+        pytest.skip(f"only root may mount a small disk: {done.stderr.strip()}")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
+
+
+def test_a_disk_that_fills_up_loses_nothing(small_disk: Path) -> None:
+    """The last good checkpoint stays; with more room, the same call goes on from there."""
+    post, folder = regression(rows=240), small_disk / "run"
+    run: dict[str, Any] = {**child.RUN, "draws": 8000}
+    kept = {"checkpoint": folder, "checkpoint_every": 0, "chunk": 2}
+    with pytest.raises(orn.CheckpointError, match="could not be written: No space left on device"):
+        orn.sample(post, **run, **kept)
+    before = contents(folder)
+    assert "draws-0-00001.orn" in before
+    subprocess.run(["mount", "-o", "remount,size=64m", str(small_disk)], check=True)
+    found = orn.sample(post, **run, **kept)
+    assert np.array_equal(found.flat, orn.sample(post, **run).flat)
+    after = contents(folder)
+    assert all(after[name] == content for name, content in before.items() if "part" not in name)
