@@ -18,7 +18,7 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable"
 FLAGS = (
     "--headless=new",
     "--remote-debugging-pipe",
-    "--no-sandbox",  # for pages of our own
+    "--no-sandbox",  # root may not use one; the pages are written by the tests
     "--disable-gpu",
     "--disable-dev-shm-usage",
     "--disable-background-networking",

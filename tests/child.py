@@ -82,7 +82,7 @@ def _announce(name: str, pause: float) -> None:
     setattr(sys.modules[name], "bar", lambda *_: opened)  # noqa: B010
 
 
-def _die_in_write(number: int) -> None:
+def die_in_write(number: int) -> None:
     """Kill this process when half of the nth file is written."""
     count, write = [0], folders.write_file
 
@@ -132,7 +132,7 @@ def main() -> None:
         sys.argv[1:] = words
         command()
     if "die_in_write" in options:
-        _die_in_write(options.pop("die_in_write"))
+        die_in_write(options.pop("die_in_write"))
     if "die_in" in options:
         _die_in(*options.pop("die_in"))
     post, shut = regression(rows=240), options.pop("shut", None)

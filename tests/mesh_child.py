@@ -71,6 +71,10 @@ def main() -> None:
     if "port" in options:
         address = f"localhost:{options['port']}"
         orn.distributed.initialize(address, options["processes"], process)
+    if "die_in_write" in options and process == 0:
+        from child import die_in_write
+
+        die_in_write(options["die_in_write"])
     read: dict[str, list[int]] = {"read": [], "take": []}
     if "X" in options:
         X, y = orn.open_rows(options["X"]), orn.open_rows(options["y"])

@@ -210,13 +210,13 @@ def test_a_disk_that_fills_up_loses_nothing(small_disk: Path) -> None:
     """The last good checkpoint stays; with more room, the same call goes on from there."""
     post, folder = regression(rows=240), small_disk / "run"
     run: dict[str, Any] = {**child.RUN, "draws": 8000}
-    kept = {"checkpoint": folder, "checkpoint_every": 0, "chunk": 2}
+    kept: dict[str, Any] = {**run, "checkpoint": folder, "checkpoint_every": 0, "chunk": 2}
     with pytest.raises(orn.CheckpointError, match="could not be written: No space left on device"):
-        orn.sample(post, **run, **kept)
+        orn.sample(post, **kept)
     before = contents(folder)
     assert "draws-0-00001.orn" in before
     subprocess.run(["mount", "-o", "remount,size=64m", str(small_disk)], check=True)
-    found = orn.sample(post, **run, **kept)
+    found = orn.sample(post, **kept)
     assert np.array_equal(found.flat, orn.sample(post, **run).flat)
     after = contents(folder)
     assert all(after[name] == content for name, content in before.items() if "part" not in name)

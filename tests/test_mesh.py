@@ -231,24 +231,27 @@ def test_two_processes_draw_what_one_draws_and_read_their_own_rows(
         assert low <= min(batches) <= max(batches) < high
 
 
+def test_two_processes_of_which_one_dies_in_a_write_lose_nothing(
+    tmp_path: Path, table: dict[str, Any]
+) -> None:
+    """The first is killed with half of a file written, the other then waits for it in vain."""
+    kept = {"draws": 2000, "chunk": 1, "checkpoint": tmp_path / "run", "checkpoint_every": 0}
+    first, other = mesh_child.together(run=kept, die_in_write=4, **table)
+    first.communicate(timeout=120)
+    assert first.returncode == -signal.SIGKILL
+    _kill([other])
+    assert len(list((tmp_path / "run").glob(".*.part"))) == 1
+    _go_on(tmp_path, kept, table)
+
+
 @pytest.mark.slow
 def test_two_processes_killed_twenty_times_lose_nothing(
     tmp_path: Path, table: dict[str, Any]
 ) -> None:
-    _killed(tmp_path, table, 20)
-
-
-@pytest.mark.slow
-def test_two_processes_killed_lose_nothing(tmp_path: Path, table: dict[str, Any]) -> None:
-    _killed(tmp_path, table, 2)
-
-
-def _killed(tmp_path: Path, table: dict[str, Any], kills: int) -> None:
-    """Both at random moments; what they go on to is what an uninterrupted pair draws."""
-    rng, folder = random.Random(2), tmp_path / "run"
-    run: dict[str, Any] = {"draws": 2000 * kills, "chunk": 1}
-    kept = {**run, "checkpoint": folder, "checkpoint_every": 0}
-    for _ in range(kills):
+    """Both, at random moments."""
+    rng = random.Random(2)
+    kept = {"draws": 40_000, "chunk": 1, "checkpoint": tmp_path / "run", "checkpoint_every": 0}
+    for _ in range(20):
         pair = mesh_child.together(run=kept, announce=True, pause=0.05, **table)
         for child in pair:
             assert child.stdout is not None
@@ -256,16 +259,24 @@ def _killed(tmp_path: Path, table: dict[str, Any], kills: int) -> None:
                 if line.strip() == "ready":
                     break
         time.sleep(rng.uniform(0.0, 0.6))
-        for child in rng.sample(pair, 2):
-            child.kill()
-        assert [child.wait() for child in pair] == [-signal.SIGKILL] * 2
-        for child in pair:
-            child.communicate()
-    mesh_child.finish(mesh_child.together(run=kept, out=tmp_path / "kept", **table))
-    mesh_child.finish(mesh_child.together(run=run, out=tmp_path / "whole", **table))
-    files = sorted(folder.glob("draws-*"))
-    assert len(files) > kills
+        _kill(rng.sample(pair, 2))
+    _go_on(tmp_path, kept, table)
+    assert len(list((tmp_path / "run").glob("draws-*"))) > 20
+
+
+def _kill(children: list[Any]) -> None:
+    for child in children:
+        child.kill()
+    for child in children:
+        child.communicate()
+        assert child.returncode < 0  # by us, or by itself once the other has gone
+
+
+def _go_on(tmp_path: Path, kept: dict[str, Any], table: dict[str, Any]) -> None:
+    """What a pair goes on to is what an uninterrupted one draws, to the last bit."""
+    run = {name: kept[name] for name in ("draws", "chunk")}
+    for name, options in (("kept", kept), ("whole", run)):
+        mesh_child.finish(mesh_child.together(run=options, out=tmp_path / name, **table))
     whole = np.load(tmp_path / "whole-0.npz")["1x-1"]
     for process in range(2):
-        found = np.load(tmp_path / f"kept-{process}.npz")["1x-1"]
-        assert np.array_equal(found, whole)
+        assert np.array_equal(np.load(tmp_path / f"kept-{process}.npz")["1x-1"], whole)
