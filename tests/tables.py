@@ -1,11 +1,24 @@
 """Small synthetic tables."""
 
+from collections.abc import Callable
+from typing import Any
+
+import jax
 import numpy as np
 import numpy.typing as npt
+import pytest
 
 import ornstein as orn
 
 Floats = npt.NDArray[np.floating]
+
+SOME_MODELS = [
+    "linear",
+    "softmax",
+    pytest.param("logistic", marks=pytest.mark.slow),
+    pytest.param("poisson", marks=pytest.mark.slow),
+]
+"""Of the zoo: those that differ most, and with the slow tests the others."""
 
 
 def features(rows: int, columns: int, seed: int = 0) -> Floats:
@@ -49,3 +62,8 @@ def zoo(rows: int = 240, intercept: bool = True) -> dict[str, orn.Posterior]:
 def as_generic(post: orn.Posterior) -> orn.Posterior:
     """The same posterior without its closed forms."""
     return orn.Posterior(post.log_likelihood, post.log_prior, post.data, init=post.init)
+
+
+def whole(model: object, function: str) -> Callable[..., Any]:
+    """A function of a model, compiled as one: its operations one by one take far longer."""
+    return jax.jit(getattr(model, function))

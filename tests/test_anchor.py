@@ -9,7 +9,7 @@ import ornstein as orn
 from montecarlo import assert_covariance, rejects_covariance
 from ornstein.anchor import anchor, batch_size
 from ornstein.diagnosis import Diagnosis
-from tables import Floats, as_generic, features, regression, zoo
+from tables import SOME_MODELS, Floats, as_generic, features, regression, zoo
 
 
 def spread(post: orn.Posterior) -> tuple[orn.Geometry, Floats]:
@@ -76,14 +76,7 @@ def test_X9_T2_covariance_of_linear_regression(batches: str, dtype: str) -> None
     assert rejects_covariance(result.flat, plan.center, 1.15 * plan.predicted_cov)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "softmax",
-        pytest.param("logistic", marks=pytest.mark.slow),
-        pytest.param("poisson", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize("name", SOME_MODELS[1:])
 @pytest.mark.parametrize("closed", [True, False])
 def test_X9_T2_covariance_of_the_zoo(name: str, closed: bool) -> None:
     post = zoo(rows=16_000)[name]

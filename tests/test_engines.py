@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
-from itertools import pairwise, product
+from itertools import pairwise
 from typing import Any
 
 import jax
@@ -371,7 +371,15 @@ def test_nuts_without_blackjax(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(
     ("name", "structure"),
-    [*product(("wine", "protein"), ("dense", "diagonal")), ("skin", "dense")],
+    [
+        ("wine", "dense"),
+        ("wine", "diagonal"),
+        ("skin", "dense"),
+        *(
+            pytest.param("protein", structure, marks=pytest.mark.slow)
+            for structure in ("dense", "diagonal")
+        ),
+    ],
 )
 def test_bbvi_on_real_rows(dataset: Load, name: str, structure: str) -> None:
     data = dataset(name)

@@ -89,7 +89,10 @@ def _run(**options: Any) -> dict[str, Any]:
     return {**kept, **options}
 
 
-@pytest.mark.parametrize("method", ["sgfs", "sghmc", "averaged", "sgd"])
+@pytest.mark.parametrize(
+    "method",
+    ["sgfs", "sgd", *(pytest.param(m, marks=pytest.mark.slow) for m in ("sghmc", "averaged"))],
+)
 def test_other_methods_over_a_mesh(method: str) -> None:
     post = zoo(rows=4000)["linear"]
     result = orn.sample(
@@ -209,17 +212,23 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return {"X": folder / "X.npy", "y": folder / "y.npy"}
 
 
+@pytest.fixture(scope="module")
+def pair(table: dict[str, Any]) -> tuple[list[Any], list[dict[str, Any]]]:
+    """Draws of two processes that nothing interrupts, and what each said."""
+    out = table["X"].parent / "pair"
+    said = mesh_child.finish(mesh_child.together(out=out, run={"chunk": 1}, **table))
+    return [np.load(f"{out}-{i}.npz")["1x-1"] for i in range(2)], said
+
+
 def test_two_processes_draw_what_one_draws_and_read_their_own_rows(
-    tmp_path: Path, table: dict[str, Any]
+    tmp_path: Path, table: dict[str, Any], pair: Any
 ) -> None:
-    pair = mesh_child.together(out=tmp_path / "pair", **table)
-    said = mesh_child.finish(pair)
+    both, said = pair
     alone = mesh_child.finish([mesh_child.start(devices=2, out=tmp_path / "alone", **table)])
-    both = [np.load(tmp_path / f"pair-{i}.npz") for i in range(2)]
     one = np.load(tmp_path / "alone-0.npz")
-    assert np.array_equal(both[0]["1x-1"], both[1]["1x-1"])
+    assert np.array_equal(both[0], both[1])
     scale = one["1x-1"].std(axis=(0, 1))
-    assert np.abs((both[0]["1x-1"] - one["1x-1"]) / scale).max() < 1e-5
+    assert np.abs((both[0] - one["1x-1"]) / scale).max() < 1e-5
     assert_covariance(one["1x-1"], one["center"], one["cov"])
     assert all(each["statuses"] == ["ok"] for each in (*said, *alone))
     half = 100_000
@@ -232,16 +241,16 @@ def test_two_processes_draw_what_one_draws_and_read_their_own_rows(
 
 
 def test_two_processes_of_which_one_dies_in_a_write_lose_nothing(
-    tmp_path: Path, table: dict[str, Any]
+    tmp_path: Path, table: dict[str, Any], pair: Any
 ) -> None:
     """The first is killed with half of a file written, the other then waits for it in vain."""
-    kept = {"draws": 2000, "chunk": 1, "checkpoint": tmp_path / "run", "checkpoint_every": 0}
+    kept = {"chunk": 1, "checkpoint": tmp_path / "run", "checkpoint_every": 0}
     first, other = mesh_child.together(run=kept, die_in_write=4, **table)
     first.communicate(timeout=120)
     assert first.returncode == -signal.SIGKILL
     _kill([other])
     assert len(list((tmp_path / "run").glob(".*.part"))) == 1
-    _go_on(tmp_path, kept, table)
+    _go_on(tmp_path, kept, table, pair[0][0])
 
 
 @pytest.mark.slow
@@ -250,7 +259,8 @@ def test_two_processes_killed_twenty_times_lose_nothing(
 ) -> None:
     """Both, at random moments."""
     rng = random.Random(2)
-    kept = {"draws": 40_000, "chunk": 1, "checkpoint": tmp_path / "run", "checkpoint_every": 0}
+    run = {"draws": 40_000, "chunk": 1}
+    kept = {**run, "checkpoint": tmp_path / "run", "checkpoint_every": 0}
     for _ in range(20):
         pair = mesh_child.together(run=kept, announce=True, pause=0.05, **table)
         for child in pair:
@@ -260,7 +270,8 @@ def test_two_processes_killed_twenty_times_lose_nothing(
                     break
         time.sleep(rng.uniform(0.0, 0.6))
         _kill(rng.sample(pair, 2))
-    _go_on(tmp_path, kept, table)
+    mesh_child.finish(mesh_child.together(run=run, out=tmp_path / "whole", **table))
+    _go_on(tmp_path, kept, table, np.load(tmp_path / "whole-0.npz")["1x-1"])
     assert len(list((tmp_path / "run").glob("draws-*"))) > 20
 
 
@@ -272,11 +283,10 @@ def _kill(children: list[Any]) -> None:
         assert child.returncode < 0  # by us, or by itself once the other has gone
 
 
-def _go_on(tmp_path: Path, kept: dict[str, Any], table: dict[str, Any]) -> None:
+def _go_on(
+    tmp_path: Path, kept: dict[str, Any], table: dict[str, Any], uninterrupted: Floats
+) -> None:
     """What a pair goes on to is what an uninterrupted one draws, to the last bit."""
-    run = {name: kept[name] for name in ("draws", "chunk")}
-    for name, options in (("kept", kept), ("whole", run)):
-        mesh_child.finish(mesh_child.together(run=options, out=tmp_path / name, **table))
-    whole = np.load(tmp_path / "whole-0.npz")["1x-1"]
+    mesh_child.finish(mesh_child.together(run=kept, out=tmp_path / "kept", **table))
     for process in range(2):
-        assert np.array_equal(np.load(tmp_path / f"kept-{process}.npz")["1x-1"], whole)
+        assert np.array_equal(np.load(tmp_path / f"kept-{process}.npz")["1x-1"], uninterrupted)

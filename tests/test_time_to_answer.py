@@ -9,7 +9,7 @@ import pytest
 
 import ornstein as orn
 from ornstein.measure import min_ess
-from tables import regression, zoo
+from tables import SOME_MODELS, regression, zoo
 
 
 @pytest.mark.parametrize("method", ["exact", "sgd"])
@@ -78,15 +78,7 @@ def compilations() -> Iterator[list[str]]:
         jax.monitoring.unregister_event_duration_listener(listen)
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "linear",
-        "logistic",
-        pytest.param("softmax", marks=pytest.mark.slow),
-        pytest.param("poisson", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize("name", SOME_MODELS)
 def test_a_second_call_of_the_same_shape_compiles_nothing(name: str) -> None:
     """Planning, sampling and the summary, on other rows under another key."""
     options = {"batch_size": 40, "draws": 50, "thin": 4}

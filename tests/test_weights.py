@@ -16,7 +16,7 @@ from ornstein.models.families import Bernoulli, Family, Gaussian
 from ornstein.models.zoo import Prior, build
 from ornstein.operators import Dense, Diagonal
 from ornstein.optimum import find_optimum
-from tables import as_generic, features, zoo
+from tables import SOME_MODELS, as_generic, features, whole, zoo
 
 MODELS = ["linear", "logistic", "softmax", "poisson"]
 
@@ -30,15 +30,7 @@ def weighted(name: str, rows: int = 240, **options: Any) -> tuple[orn.Posterior,
     return again, weights
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "linear",
-        "softmax",
-        pytest.param("logistic", marks=pytest.mark.slow),
-        pytest.param("poisson", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize("name", SOME_MODELS)
 def test_whole_weights_are_repeated_rows(name: str) -> None:
     post, weights = weighted(name)
     plain = zoo()[name].data
@@ -89,7 +81,7 @@ def test_weighted_closed_forms_agree_with_autodiff(name: str) -> None:
         ("hessian_diagonal_sum", (some,)),
     ):
         closed, automatic = (
-            getattr(p.model, function)(theta, post.data, p.hyper, *given) for p in (post, generic)
+            whole(p.model, function)(theta, post.data, p.hyper, *given) for p in (post, generic)
         )
         np.testing.assert_allclose(closed, automatic, rtol=1e-9, atol=1e-8)
     if name == "linear":  # whose deviations no quadrature approximates
@@ -99,7 +91,7 @@ def test_weighted_closed_forms_agree_with_autodiff(name: str) -> None:
         spread = Spread(theta, cov, points)
         for function, given in (("deviation_kicks", ()), ("deviation_sums", (some[None],))):
             closed, automatic = (
-                getattr(p.model, function)(spread, post.data, p.hyper, *given)
+                whole(p.model, function)(spread, post.data, p.hyper, *given)
                 for p in (post, generic)
             )
             np.testing.assert_allclose(closed, automatic, rtol=1e-9)
@@ -125,7 +117,7 @@ def continued(family: Family, squares: float = 0.0, weight: float = 0.0) -> orn.
 def test_the_prior_with_earlier_rows_agrees_with_autodiff(post: orn.Posterior) -> None:
     generic, theta = as_generic(post), jnp.asarray([0.3, -0.2, 0.5, 0.1])
     for function in ("prior_loss", "prior_gradient", "prior_hessian", "prior_hessian_diagonal"):
-        closed, automatic = (getattr(p.model, function)(theta, p.hyper) for p in (post, generic))
+        closed, automatic = (whole(p.model, function)(theta, p.hyper) for p in (post, generic))
         np.testing.assert_allclose(closed, automatic, rtol=1e-10)
 
 
@@ -154,7 +146,8 @@ def test_X8_X9_weighted_local_gradients(name: str, structure: str, anchored: boo
     rng = np.random.default_rng(1)
     center = 0.2 * rng.normal(size=post.dim)
     here = jnp.asarray(center)
-    slope = model.gradient_sum(here, post.data, hyper) + model.prior_gradient(here, hyper)
+    gradient_sum, prior_gradient = whole(model, "gradient_sum"), whole(model, "prior_gradient")
+    slope = gradient_sum(here, post.data, hyper) + prior_gradient(here, hyper)
     root = np.diag(rng.uniform(0.5, 2, post.dim)) + 0.1
     gain = Dense(root) if structure == "dense" else Diagonal(np.diag(root).copy())
     given = np.asarray(slope) if anchored else None
@@ -166,13 +159,14 @@ def test_X8_X9_weighted_local_gradients(name: str, structure: str, anchored: boo
     if local.model.rows_last:
         batch = jax.tree.map(lambda leaf: np.moveaxis(leaf, 0, -1), batch)
     drawn = jnp.asarray(rng.uniform(size=50))
-    expected = model.gradient_sum(theta, rows, hyper, drawn) / 50
-    expected = expected + model.prior_gradient(theta, hyper) / N
+    batched = Minibatch(batch, drawn, 50, N)
+    expected = gradient_sum(theta, rows, hyper, drawn) / 50
+    expected = expected + prior_gradient(theta, hyper) / N
     if anchored:
-        at_center = model.gradient_sum(here, rows, hyper, drawn) / 50
-        expected = expected - at_center + (slope - model.prior_gradient(here, hyper)) / N
+        at_center = gradient_sum(here, rows, hyper, drawn) / 50
+        expected = expected - at_center + (slope - prior_gradient(here, hyper)) / N
     np.testing.assert_allclose(
-        local.model.minibatch_gradient(z, Minibatch(batch, drawn, 50, N), local.hyper),
+        jax.jit(lambda z: local.model.minibatch_gradient(z, batched, local.hyper))(z),
         local.factor.rmatvec(np.asarray(expected)),
         rtol=1e-8,
         atol=1e-10,
