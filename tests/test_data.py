@@ -76,18 +76,31 @@ def test_orders_depend_on_key_chain_and_segment_alone() -> None:
     assert not np.array_equal(shuffle, other)
 
 
-def test_long_tables_are_walked_line_by_line() -> None:
+@pytest.mark.parametrize("left", [0, 5])
+@pytest.mark.parametrize("rows_last", [False, True])
+def test_long_tables_are_walked_line_by_line(left: int, rows_last: bool) -> None:
     """Every row once, in lines of sixteen neighbours, the lines in another order every time."""
-    N = 2**19 + 5
+    N = 2**19 + left
     batches = Batches("windows", num_data=N, batch_size=100)
-    first, second = (batches.order(ENTROPY, 0, segment, 10) for segment in range(2))
-    assert len(first) == batches.order_length(10) == N + 100
-    assert np.array_equal(np.sort(first[:N]), np.arange(N))
-    assert np.array_equal(first[N:], first[:100])
-    lines = first[: N - 5].reshape(-1, 16)
-    assert np.array_equal(lines, lines[:, :1] + np.arange(16))
-    assert (np.abs(np.diff(lines[:, 0])) != 16).mean() > 0.99
-    assert not np.array_equal(first, second)
+    host = {"x": np.arange(2 * N).reshape(N, 2), "y": np.arange(N)}
+    reader, laid = lay_out(batches, host, rows_last)
+    shuffle = batches.shuffle(ENTROPY)
+    assert shuffle is not None
+    place, seen = np.argsort(shuffle), []
+    for segment in range(2):
+        order = batches.order(ENTROPY, 0, segment, 10)
+        assert len(order) == batches.order_length(10)
+        arranged = reader.arrange(laid, jnp.asarray(order))
+        y = np.asarray(arranged["y"])
+        x = np.asarray(arranged["x"].T if rows_last else arranged["x"])
+        assert np.array_equal(x, np.column_stack([2 * y, 2 * y + 1]))
+        assert np.array_equal(np.sort(y[:N]), np.arange(N))
+        assert np.array_equal(y[N : N + 100], y[:100])
+        lines = place[y[: N - left]].reshape(-1, 16)
+        assert np.array_equal(lines, lines[:, :1] + np.arange(16))
+        assert (np.abs(np.diff(lines[:, 0])) != 16).mean() > 0.99
+        seen.append(y)
+    assert not np.array_equal(seen[0], seen[1])
 
 
 def test_feature_major_batches_are_the_transposed_rows() -> None:

@@ -72,6 +72,11 @@ class Batches:
         return batch_noise_factor(self.num_data, self.batch_size, self.replacement)
 
     @property
+    def line(self) -> int:
+        """Rows that stay together in reading orders of windows."""
+        return _LINE if self.scheme == "windows" and self.num_data >= _LONG else 1
+
+    @property
     def per_epoch(self) -> int:
         """Whole batches in one pass over the rows."""
         return max(1, self.num_data // self.batch_size)
@@ -96,36 +101,35 @@ class Batches:
         return _shuffle(entropy, -1, 0, self.num_data)
 
     def order(self, entropy: tuple[int, ...], chain: int, segment: int, steps: int) -> Order:
-        """Reading order of one segment of ``steps`` steps; of shuffled rows for windows."""
+        """Reading order of one segment of ``steps`` steps; for windows, of lines of shuffled rows.
+
+        All whole lines once by a random stride, and the first of them again, for windows round the
+        end.
+        """
         if self.replacement:
             return np.empty(0, np.int32)
         if self.scheme == "windows":
-            walk = self._walk(entropy, chain, segment)
-            return np.concatenate([walk, walk[: self.batch_size]])
+            lines = self.num_data // self.line
+            prime = _prime_from(lines)
+            walk = _walk(_stride(entropy, chain, segment, prime), prime)
+            walk = walk[walk < lines] if prime > lines else walk
+            return np.concatenate([walk, walk[: self._lines_again]])
         kept = self.per_epoch * self.batch_size
         first = segment * steps // self.per_epoch
         epochs = range(first, first + self._epochs_touched(steps))
         shuffles = [_shuffle(entropy, chain, epoch, self.num_data)[:kept] for epoch in epochs]
         return np.concatenate(shuffles)
 
-    def _walk(self, entropy: tuple[int, ...], chain: int, segment: int) -> Order:
-        """All rows once, by a random stride: of long tables line by line of memory."""
-        line = _LINE if self.num_data >= _LONG else 1
-        lines = self.num_data // line
-        prime = _prime_from(lines)
-        walk = _walk(_stride(entropy, chain, segment, prime), prime)
-        walk = walk[walk < lines] if prime > lines else walk
-        if line == 1:
-            return walk
-        inside = np.arange(line, dtype=np.int32)
-        rest = np.arange(lines * line, self.num_data, dtype=np.int32)
-        return np.concatenate([(walk[:, None] * np.int32(line) + inside).reshape(-1), rest])
+    @property
+    def _lines_again(self) -> int:
+        """Lines that hold a batch and the rows beyond the last whole line."""
+        return -(-(self.batch_size + self.num_data % self.line) // self.line)
 
     def order_length(self, steps: int) -> int:
         """Length of a segment's reading order."""
         if self.scheme == "epochs":
             return self._epochs_touched(steps) * self.per_epoch * self.batch_size
-        return 0 if self.replacement else self.num_data + self.batch_size
+        return 0 if self.replacement else self.num_data // self.line + self._lines_again
 
     def _epochs_touched(self, steps: int) -> int:
         """Epochs that ``steps`` steps can touch, wherever they begin."""
@@ -180,6 +184,9 @@ class Reader:
         if not batches.replacement:
             shuffle = batches.shuffle(entropy)
 
+            if shuffle is not None:  # to whole lines
+                shuffle = np.pad(shuffle, (0, -len(shuffle) % batches.line))
+
             def lay(leaf: npt.NDArray[Any]) -> npt.NDArray[Any]:
                 leaf = leaf if shuffle is None else np.take(leaf, shuffle, axis=0)
                 return np.ascontiguousarray(np.moveaxis(leaf, 0, -1)) if rows_last else leaf
@@ -213,7 +220,23 @@ class Reader:
         """Rows in a segment's reading order, ready for :meth:`take`."""
         if self.batches.replacement:
             return rows
-        return jax.tree.map(lambda leaf: _gather(leaf, order, self.rows_last), rows)
+        if self.batches.line > 1:
+            return jax.tree.map(lambda leaf: self._by_lines(leaf, order), rows)
+        return jax.tree.map(lambda leaf: _gather(leaf, order, self._axis(leaf)), rows)
+
+    def _by_lines(self, leaf: Array, order: Array) -> Array:
+        """Whole lines in their order, then the rows left over, then the first rows again."""
+        N, line, axis = self.batches.num_data, self.batches.line, self._axis(leaf)
+        before, behind = leaf.shape[:axis], leaf.shape[axis + 1 :]
+        lines = leaf.reshape(*before, -1, line, *behind)
+        arranged = _gather(lines, order, axis).reshape(*before, -1, *behind)
+        left = N % line
+        if not left:
+            return arranged
+        rest = jax.lax.slice_in_dim(leaf, N - left, N, axis=axis)
+        again = jax.lax.slice_in_dim(arranged, 0, self.batches.batch_size, axis=axis)
+        end = jnp.concatenate([rest, again], axis=axis)
+        return jax.lax.dynamic_update_slice_in_dim(arranged, end, N - left, axis=axis)
 
     def take(self, arranged: PyTree, position: Array) -> tuple[PyTree, Array | None]:
         """The batch at a position, and its rows' weights."""
@@ -223,8 +246,8 @@ class Reader:
             )
             return self._turned(batch), None
         if self.batches.scheme == "weighted":
-            index = _gather(arranged["entries"], position, rows_last=False)
-            weights = _gather(arranged["weights"], index, rows_last=False)
+            index = _gather(arranged["entries"], position)
+            weights = _gather(arranged["weights"], index)
             return self._rows(arranged["rows"], index), weights
         if self.batches.replacement:
             return self._rows(arranged, position), None
@@ -237,7 +260,7 @@ class Reader:
         return jax.tree.map(window, arranged), None
 
     def _rows(self, rows: PyTree, index: Array) -> PyTree:
-        batch = jax.tree.map(lambda leaf: _gather(leaf, index, rows_last=False), rows)
+        batch = jax.tree.map(lambda leaf: _gather(leaf, index), rows)
         return self._turned(batch if self.packed is None else self.packed.unravel(batch))
 
     def _turned(self, batch: PyTree) -> PyTree:
@@ -286,10 +309,9 @@ def distinct_rows(key: Array, count: int, shuffled: Array) -> Array:
     return shuffled[places[jnp.argsort(places >= num_data, stable=True)[:count]]]
 
 
-def _gather(leaf: Array, index: Array, rows_last: bool) -> Array:
-    """Rows by number, which are known to exist."""
-    rows = leaf.at[..., index] if rows_last else leaf.at[index]
-    return rows.get(mode="promise_in_bounds")
+def _gather(leaf: Array, index: Array, axis: int = 0) -> Array:
+    """Rows, or lines of them, by number, which are known to exist."""
+    return leaf.at[(slice(None),) * axis + (index,)].get(mode="promise_in_bounds")
 
 
 def _stride(entropy: tuple[int, ...], chain: int, segment: int, prime: int) -> int:

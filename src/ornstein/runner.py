@@ -150,8 +150,8 @@ def _entropy(key: Array) -> tuple[int, ...]:
 
 
 def _segment_draws(plan: Plan, settings: Settings) -> int:
-    """Draws on one reading order: as the plan likes, but at least four orders a run."""
-    quarter = max(1, (warm_draws(settings) + settings.draws) // 4)
+    """Draws on one reading order: as the plan likes, but at least four orders over all chains."""
+    quarter = max(1, settings.chains * (warm_draws(settings) + settings.draws) // 4)
     return min(plan.segment_draws(settings.thin), 2 ** (quarter.bit_length() - 1))
 
 
