@@ -24,6 +24,7 @@ from ornstein.whitened import in_basis, update_rule
 _MAPPED = 256  # draws mapped to parameters at once
 _SEGMENT_BYTES = 2**24  # of rows read for one segment
 _LONGEST_BYTES = 2**28  # the same, where a draw takes more
+_ORDER_READS = 5  # times a row is read in the time that putting it into a reading order takes
 
 
 def run(
@@ -150,9 +151,19 @@ def _entropy(key: Array) -> tuple[int, ...]:
 
 
 def _segment_draws(plan: Plan, settings: Settings) -> int:
-    """Draws on one reading order: as the plan likes, but at least four orders over all chains."""
-    quarter = max(1, settings.chains * (warm_draws(settings) + settings.draws) // 4)
-    return min(plan.segment_draws(settings.thin), 2 ** (quarter.bit_length() - 1))
+    """Draws on one reading order: as the plan likes, but at least four orders a run.
+
+    Fewer orders of a long table, where one takes longer than many draws: as many as leave the
+    least work, the draws beyond the run's end in it.
+    """
+    total, batches = warm_draws(settings) + settings.draws, plan.batches
+    most = plan.segment_draws(settings.thin)
+    quarter = min(most, 2 ** (max(1, total // 4).bit_length() - 1))
+    if batches.line == 1:
+        return quarter
+    order, draw = _ORDER_READS * batches.num_data, settings.thin * batches.batch_size
+    sizes = (min(most, quarter * more) for more in (1, 2, 4))
+    return min(sizes, key=lambda size: -(-total // size) * (order + size * draw))
 
 
 def _fed_draws(feed: Feed, plan: Plan, settings: Settings) -> int:
