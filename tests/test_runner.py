@@ -1,6 +1,7 @@
 """Chains: starts, thinning, precision, pytrees, divergence, progress."""
 
 import re
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 
 import ornstein as orn
 from montecarlo import assert_covariance
+from ornstein import crew, loop
 from tables import as_generic, features, regression, zoo
 
 
@@ -178,3 +180,27 @@ def test_progress_goes_to_standard_error_only_when_wanted(
     assert "sampling" in captured.err
     assert captured.out == ""
     assert np.array_equal(quiet.flat, shown.flat)
+
+
+def test_small_steps_are_one_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By default, and the draws are those that many kernels make."""
+    programs: list[str] = []
+    advance: Any = loop.advance
+
+    def watched(*arguments: Any) -> Any:
+        programs.append(advance.lower(*arguments).compile().as_text())
+        return advance(*arguments)
+
+    monkeypatch.setattr(crew, "advance", watched)
+    post, marked = regression(rows=613), 'inlineable="false",xla_cpu_small_call="true"'
+    options: dict[str, Any] = {"batches": "windows", "control_variates": False, "draws": 50}
+    one = orn.sample(post, batch_size=40, **options).flat
+    assert all(marked in program for program in programs)
+    programs.clear()
+    orn.sample(post, batch_size=300, **options)
+    monkeypatch.setattr(loop, "_SMALL", 0)
+    advance.clear_cache()
+    many = orn.sample(post, batch_size=40, **options).flat
+    assert not any(marked in program for program in programs)
+    np.testing.assert_allclose(one, many, rtol=1e-3)
+    advance.clear_cache()

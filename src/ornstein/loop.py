@@ -6,12 +6,14 @@ core's cache: for some whole draws, or for a part of one. They depend on the cha
 segment and the step alone.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.experimental.xla_metadata import set_xla_metadata
 
 from ornstein._types import Array, PyTree
 from ornstein.data import Reader
@@ -24,6 +26,9 @@ ROWS = "rows"
 """The axis of a mesh along which the rows of a batch are spread."""
 
 _BULK = 2**15  # random numbers made at once
+_SMALL = 2**13  # bytes of a batch whose step one kernel makes faster than one for each operation
+_NARROW = 32  # parameters of such steps
+_KERNEL = {"xla_cpu_small_call": "true", "inlineable": "false"}
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,15 @@ class Loop:
         while draws < self.segment_draws and 2 * draws * self.thin <= bulk:
             draws *= 2
         return draws * self.thin
+
+    @property
+    def small(self) -> bool:
+        """Whether a step is so little work that calling its operations takes longer."""
+        batches = self.reader.batches
+        batch_bytes = batches.batch_size * (self.dim + 1) * jnp.dtype(self.dtype).itemsize
+        contiguous = batches.scheme in ("windows", "epochs") and not self.parts
+        simple = self.model.plain_operations and self.rule != "fisher"
+        return contiguous and simple and batch_bytes <= _SMALL and self.dim <= _NARROW
 
 
 class Problem(NamedTuple):
@@ -119,6 +133,21 @@ def _shared(loop: Loop, mean: Array) -> Array:
     return jax.lax.pmean(mean, ROWS) if loop.parts else mean
 
 
+def _scan(small: bool, body: Callable[..., Any], state: State, ready: PyTree) -> Any:
+    """``lax.scan``; of small steps as one kernel of the processor.
+
+    XLA marks loops over a few numbers so by itself and calls the operations of all others one by
+    one, at a fraction of a microsecond each. Other backends know no such mark.
+    """
+
+    def run(state: State, ready: PyTree) -> Any:
+        return jax.lax.scan(body, state, ready)
+
+    if not small or jax.default_backend() != "cpu":
+        return run(state, ready)
+    return set_xla_metadata(jax.jit(run)(state, ready), **_KERNEL)
+
+
 @partial(jax.jit, static_argnums=(0, 1))
 def advance(
     loop: Loop, watch: bool, problem: Problem, key: Array, state: State, segments: Segments
@@ -155,10 +184,10 @@ def advance(
         def some_draws(state: State, first: Array) -> tuple[State, Array | None]:
             by_draw = (loop.block // loop.thin, loop.thin)
             ready = jax.tree.map(lambda leaf: leaf.reshape(by_draw + leaf.shape[1:]), random(first))
-            return jax.lax.scan(draw, state, ready)
+            return _scan(loop.small and not watch, draw, state, ready)
 
         def part_of_draw(state: State, first: Array) -> tuple[State, Array | None]:
-            return jax.lax.scan(one, state, random(first))
+            return _scan(loop.small and not watch, one, state, random(first))
 
         def long_draw(state: State, first: Array) -> tuple[State, Array | None]:
             firsts = first + jnp.arange(0, loop.thin, loop.block, dtype=jnp.int32)

@@ -66,6 +66,9 @@ class LocalModel(ABC):
     rows_last: bool = False
     """Whether batches come feature-major, rows along the last axis."""
 
+    plain_operations: bool = False
+    """Whether gradients are products of matrices and vectors and functions of single numbers."""
+
     @abstractmethod
     def minibatch_gradient(self, z: Array, batch: Minibatch, hyper: PyTree) -> Array:
         """``ghat_S``, the (weighted) mean gradient of ``l_n`` over a minibatch, by z."""

@@ -330,6 +330,7 @@ class FoldedGlm(LocalModel):
 
     family: Family
     rows_last = True
+    plain_operations = True
 
     def minibatch_gradient(self, z: Array, batch: Minibatch, hyper: PyTree) -> Array:
         """Two matrix-vector products, and a prior that is diagonal by z."""
