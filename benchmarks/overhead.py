@@ -12,7 +12,7 @@ import numpy as np
 import ornstein as orn
 from benchmarks.clock import once
 from benchmarks.workloads import THIN, Workload
-from ornstein import loop, runner
+from ornstein import crew, loop
 
 CHAINS = 2
 
@@ -79,7 +79,7 @@ def _bare_loop(sample: Callable[[], orn.Result]) -> tuple[orn.Result, Callable[[
             first.append(arguments)
         return loop.advance(*arguments)
 
-    with mock.patch.object(runner, "advance", recorded):
+    with mock.patch.object(crew, "advance", recorded):
         result = sample()
 
     def chain(arguments: tuple[Any, ...]) -> None:

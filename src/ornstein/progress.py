@@ -32,7 +32,8 @@ def bar(
             TextColumn("{task.completed:,} of {task.total:,} steps"),
             TimeRemainingColumn(),
         )
-        with Progress(*columns, console=console) as progress:
+        # Drawing it takes time from the chains, which keep every core busy.
+        with Progress(*columns, console=console, refresh_per_second=2) as progress:
             task = progress.add_task(title, total=total)
             yield lambda done, total: progress.update(task, completed=done, total=total)
 

@@ -1,5 +1,9 @@
 """A plan is run: rows laid out, chains begun, moved by a crew and gathered."""
 
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -21,7 +25,8 @@ from ornstein.posterior import Posterior
 from ornstein.runs import Goal, OpenProgress, Run, Settings, Status, from_record
 from ornstein.whitened import in_basis, update_rule
 
-_MAPPED = 256  # draws mapped to parameters at once
+_MAPPED = 256  # draws in a product that maps them to parameters
+_MAPPED_NUMBERS = 2**17  # of such products made together: 1 MiB
 _SEGMENT_BYTES = 2**24  # of rows read for one segment
 _LONGEST_BYTES = 2**28  # the same, where a draw takes more
 _ORDER_READS = 5  # times a row is read in the time that putting it into a reading order takes
@@ -70,19 +75,39 @@ def run(
 
 def _gathered(chains: list[Chain], draws: int, center: Vector, factor: Factor) -> Vector:
     """The first draws of every chain as parameters, (chains, draws, D)."""
+    dim = len(center)
     count = min(draws, *(sum(map(len, chain.draws)) for chain in chains))
-    gathered = np.empty((len(chains), count, len(center)))
-    for chain, target in zip(chains, gathered, strict=True):
-        if count == 0:
-            break
-        kept = np.concatenate(chain.draws)[:count].astype(float)
-        for start in range(0, count, _MAPPED):
-            part = kept[start : start + _MAPPED]
+    together = _MAPPED * max(1, _MAPPED_NUMBERS // (_MAPPED * dim))
+    gathered = np.empty((len(chains), count, dim))
+
+    def gather(chain: Chain, target: Vector) -> None:
+        for number, some in enumerate(_regrouped(chain.draws, together)):
+            place = target[number * together : (number + 1) * together]
             # Always as many at once: a product's rounding depends on the number of its rows.
-            whole = np.concatenate([part, np.zeros((_MAPPED - len(part), kept.shape[1]))])
-            target[start : start + len(part)] = factor.matvec(whole)[: len(part)]
-    gathered += center
+            part = np.pad(some.astype(float), ((0, -len(some) % _MAPPED), (0, 0)))
+            mapped = np.asarray(factor.matvec(part.reshape(-1, _MAPPED, dim)))
+            np.add(mapped.reshape(-1, dim)[: len(place)], center, out=place)
+
+    if count:
+        with ThreadPoolExecutor(min(len(chains), os.cpu_count() or 1)) as pool:
+            list(pool.map(gather, chains, gathered))
     return gathered
+
+
+def _regrouped(pieces: list[Vector], size: int) -> Iterator[Vector]:
+    """Rows of the pieces, so many at a time: all at once would be copied once more."""
+    held: list[Vector] = []
+    for piece in pieces:
+        start = 0
+        while start < len(piece):
+            part = piece[start : start + size - sum(map(len, held))]
+            start += len(part)
+            held.append(part)
+            if sum(map(len, held)) == size:
+                yield np.concatenate(held)
+                held = []
+    if held:
+        yield np.concatenate(held)
 
 
 def _prepare(
