@@ -73,10 +73,10 @@ _RATE_RATIOS = {
 
 _RATE_LIMITS = """What the limits are: the native loops are the same steps written for LLVM (numba),
 vectorised, without a framework between them. On W1 a step is half a microsecond of about seven
-small kernels, which XLA would start one by one: the loop is marked to become one kernel, as the flag
-below does for all small loops. On W3 a step is two
-products of a 100 x 784 matrix: independent rows reach the native loop's speed, and so nearly do
-optax and blackjax, which leaves no room for large ratios there.
+small kernels, which XLA would start one by one: the loop is marked to become one kernel, as the
+flag below does for all small loops. On W3 a step is two products of a 100 x 784 matrix: independent
+rows nearly reach the native loop's speed, and optax and blackjax come near, which leaves no room
+for large ratios there.
 
 How much room there is over the faster of blackjax and optax:"""
 
@@ -101,7 +101,7 @@ def _room(found: Section) -> str:
 
 
 _OURS = ("sgd windows", "sgd independent")
-_ROOM = """On W3 nobody can be four times as quick as optax: a loop without any framework is not
+_ROOM = """On W3 nobody can be four times as quick as optax: a loop without any framework is about
 twice as quick. An unrolled scan was no way there either: it has more kernels to start."""
 
 
