@@ -215,10 +215,10 @@ def _growth_ratio(found: Section) -> str:
     )
 
 
-_MEMORY = """Plain minibatches read as many rows for an effective draw as the table has, at every size.
-What their cost grows beyond that is the way from a core's cache, where 10,000 rows lie, to memory,
-where ten million do: there they are read nearly as fast as a plain pass reads them, reading orders
-and all. With control variates the cost does not grow, but for rows that have to come from memory."""
+_MEMORY = """Plain minibatches read about as many rows for an effective draw as the table has, at
+every size. What their cost grows beyond that is the way from a core's cache, where 10,000 rows lie,
+to memory, where ten million do: there they are read nearly as fast as a plain pass reads them,
+reading orders and all. With control variates the cost hardly grows."""
 
 
 def _machines(results: dict[str, Section]) -> str:
