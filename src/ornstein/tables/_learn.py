@@ -103,8 +103,8 @@ def _resolve_missing(
         return frame, []
     if missing == "refuse":
         raise InputError(
-            f"Missing values in {listing(counts)}. Have those rows dropped (missing='drop') or "
-            "their values filled in (missing='impute')."
+            f"Missing values in {listing(counts)}. Have those rows dropped (missing='drop', on the "
+            "command line --missing drop) or their values filled in (missing='impute')."
         )
     rows, lacking = len(frame), {target: counts[target]} if target in counts else {}
     frame = frame.dropna(subset=[target])
