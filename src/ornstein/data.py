@@ -183,7 +183,6 @@ class Reader:
         """The reader, and host rows as it wants them; weighted rows come so many times."""
         if not batches.replacement:
             shuffle = batches.shuffle(entropy)
-
             if shuffle is not None:  # to whole lines
                 shuffle = np.pad(shuffle, (0, -len(shuffle) % batches.line))
 
