@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import figures
+from benchmarks.markdown import number, table
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 Section = dict[str, Any]
@@ -55,10 +56,10 @@ def _ratios(results: dict[str, Section]) -> str:
 
 def _rate_ratios(found: Section) -> str:
     rows = [
-        [name, *(_number(work["ratios"].get(key)) for key in _RATE_RATIOS)]
+        [name, *(number(work["ratios"].get(key)) for key in _RATE_RATIOS)]
         for name, work in found["workloads"].items()
     ]
-    return "Steps per second of constant SGD, as a ratio:\n\n" + _table(
+    return "Steps per second of constant SGD, as a ratio:\n\n" + table(
         ["", *_RATE_RATIOS.values()], rows
     )
 
@@ -95,9 +96,9 @@ def _room(found: Section) -> str:
             best / peer,
             flagged and flagged / peer,
         )
-        rows.append([name, *map(_number, cells)])
+        rows.append([name, *map(number, cells)])
     head = ["", "native code", "ornstein", "ornstein, with the flag"]
-    return _table(head, rows) + "\n\n" + _ROOM
+    return table(head, rows) + "\n\n" + _ROOM
 
 
 _OURS = ("sgd windows", "sgd independent")
@@ -111,7 +112,7 @@ def _ess_ratios(found: Section) -> str:
     for problem in found["problems"].values():
         rates = {name: record.get("ess_per_second") for name, record in problem["records"].items()}
         cells = [
-            _number(rates[ours] / rates[nuts]) if rates[ours] and rates[nuts] else "-"
+            number(rates[ours] / rates[nuts]) if rates[ours] and rates[nuts] else "-"
             for nuts in ("nuts", "nuts_given_metric")
             for ours in ("ours", "ours_plain")
         ]
@@ -125,7 +126,7 @@ def _ess_ratios(found: Section) -> str:
     ]
     return (
         "Effective draws per second while sampling (bulk, worst parameter), over NUTS (`-`: its "
-        "warm-up alone exceeds the time given):\n\n" + _table(head, rows) + "\n\n" + _PLAIN
+        "warm-up alone exceeds the time given):\n\n" + table(head, rows) + "\n\n" + _PLAIN
     )
 
 
@@ -146,7 +147,7 @@ def _answer_ratios(found: Section) -> str:
     head = ["", *(found["contestants"][name] for name in rivals)]
     return (
         "Seconds from call to answer, divided by those of ornstein with control variates (above 1: "
-        "ornstein is faster; `>`: not reached in the time spent):\n\n" + _table(head, rows)
+        "ornstein is faster; `>`: not reached in the time spent):\n\n" + table(head, rows)
     )
 
 
@@ -155,8 +156,8 @@ def _ratio(record: Section, ours: float | None) -> str:
     if ours is None:
         return "-"
     if record["seconds_to_kl"] is not None:
-        return _number(record["seconds_to_kl"] / ours)
-    return f"> {_number(spent / ours)}" if spent else "not run"
+        return number(record["seconds_to_kl"] / ours)
+    return f"> {number(spent / ours)}" if spent else "not run"
 
 
 def _when_not(found: Section) -> str:
@@ -200,18 +201,18 @@ def _growth_ratio(found: Section) -> str:
         for name, title in found["contestants"].items():
             records = [sweep[size]["records"][name] for size in sizes]
             costs = [record.get("seconds_per_ess") for record in records]
-            factors = [_number(b / a) if a and b else "-" for a, b in pairwise(costs)]
+            factors = [number(b / a) if a and b else "-" for a, b in pairwise(costs)]
             whole = costs[-1] / costs[0] if costs[0] and costs[-1] else None
             read = None
             if costs[-1] and records[-1].get("rows_per_ess"):
                 one_pass = sizes[-1] / sweep[sizes[-1]]["pass_seconds"]
                 read = records[-1]["rows_per_ess"] / costs[-1] / one_pass
-            lines.append([model, title, *factors, _number(whole), _number(read)])
+            lines.append([model, title, *factors, number(whole), number(read)])
     head = ["", "", *(f"{few:,} to {many:,}" for few, many in pairwise(sizes))]
     return (
         "Seconds per effective draw, as a ratio from size to size of the table; and the rows that "
         f"are read a second at {sizes[-1]:,}, as a ratio to a plain pass over them, which memory "
-        "limits:\n\n" + _table([*head, "in all", "rows a second"], lines) + "\n\n" + _MEMORY
+        "limits:\n\n" + table([*head, "in all", "rows a second"], lines) + "\n\n" + _MEMORY
     )
 
 
@@ -242,7 +243,7 @@ def _rates(found: Section) -> str:
     ]
     for name, foreign in found.get("foreign", {}).items():
         rates = foreign.get("rates", {})
-        rows.append([f"{name} (own process)", *(_number(rates.get(w)) for w in workloads)])
+        rows.append([f"{name} (own process)", *(number(rates.get(w)) for w in workloads)])
     head = ["", *(f"{n}: N={w['rows']:,}, S={w['batch_size']:,}" for n, w in workloads.items())]
     text = f"""## Rates: steps per second
 
@@ -250,15 +251,15 @@ W1 linear regression (wine), W2 logistic (skin), W3 softmax (MNIST), W4 = W1 wit
 steps are added up. Every tenth iterate is kept. Medians of {found["repeats"]} interleaved rounds,
 quartiles in brackets. `limit` is a hand-written loop compiled to native code.
 
-{_table(head, rows)}"""
+{table(head, rows)}"""
     if found.get("flag", {}).get("workloads"):
         flagged = found["flag"]["workloads"]
         rows = [
-            [name, *(_number(value) for value in work["ratios"].values())]
+            [name, *(number(value) for value in work["ratios"].values())]
             for name, work in flagged.items()
         ]
         head = ["", *next(iter(flagged.values()))["ratios"]]
-        text += f"\n\nWith `XLA_FLAGS={found['flag']['xla_flags']}`:\n\n{_table(head, rows)}"
+        text += f"\n\nWith `XLA_FLAGS={found['flag']['xla_flags']}`:\n\n{table(head, rows)}"
     over, second = found.get("overhead"), found.get("second_call")
     if over and second:
         text += (
@@ -272,7 +273,7 @@ quartiles in brackets. `limit` is a hand-written loop compiled to native code.
 def _rate(row: Section | None) -> str:
     if row is None:
         return ""
-    return f"{_number(row['median'])} ({_number(row['low'])}-{_number(row['high'])})"
+    return f"{number(row['median'])} ({number(row['low'])}-{number(row['high'])})"
 
 
 def _answer(found: Section) -> str:
@@ -296,14 +297,14 @@ little. "To 1,000" adds the setup to the time of a thousand effective draws."""
         rows = [
             [
                 found["contestants"][name],
-                _number(record["seconds_to_kl"]) if record["seconds_to_kl"] else "not reached",
+                number(record["seconds_to_kl"]) if record["seconds_to_kl"] else "not reached",
                 _kl(record),
-                _number(record["setup_seconds"] or None),
-                _number(record["sampling_seconds"] or None),
-                _number(record.get("ess")),
-                _number(record.get("ess_per_second")),
-                _number(record.get("ess_per_second_with_setup")),
-                _number(record.get("seconds_to_1000_ess")),
+                number(record["setup_seconds"] or None),
+                number(record["sampling_seconds"] or None),
+                number(record.get("ess")),
+                number(record.get("ess_per_second")),
+                number(record.get("ess_per_second_with_setup")),
+                number(record.get("seconds_to_1000_ess")),
             ]
             for name, record in problem["records"].items()
         ]
@@ -311,7 +312,7 @@ little. "To 1,000" adds the setup to the time of a thousand effective draws."""
             f"### {problem['title']}: {problem['rows']:,} rows, "
             f"{problem['parameters']} parameters, {problem['budget_seconds']:.0f} s to sample"
         )
-        parts += [_table(_ANSWER_HEAD, rows), *_answer_notes(found, problem)]
+        parts += [table(_ANSWER_HEAD, rows), *_answer_notes(found, problem)]
     return "\n\n".join(parts)
 
 
@@ -331,7 +332,7 @@ _ANSWER_HEAD = [
 def _kl(record: Section) -> str:
     if record.get("kl") is None:
         return "-"
-    return f"{_number(record['kl'])} ({_number(record['floor'])})"
+    return f"{number(record['kl'])} ({number(record['floor'])})"
 
 
 def _answer_notes(found: Section, problem: Section) -> list[str]:
@@ -346,7 +347,7 @@ def _answer_notes(found: Section, problem: Section) -> list[str]:
         if "batch_size" in record:
             said.append(
                 f"batches of {record['batch_size']:,}, planned in "
-                f"{record['planning_seconds']:.2g} s, {_number(record.get('rows_per_ess'))} rows "
+                f"{record['planning_seconds']:.2g} s, {number(record.get('rows_per_ess'))} rows "
                 "per effective draw"
             )
         if "tuning_seconds" in record:
@@ -377,31 +378,15 @@ grows faster than the rows, they no longer fit a cache, and so do all that read 
             head += [f"{title}: ms/ESS", "rows/ESS", "setup, s"]
         rows = []
         for entry in found[sweep]:
-            row = [entry["model"], f"{entry[size]:,}", _number(1e3 * entry["pass_seconds"])]
+            row = [entry["model"], f"{entry[size]:,}", number(1e3 * entry["pass_seconds"])]
             for name in titles:
                 record = entry["records"][name]
                 cost = record.get("seconds_per_ess")
                 row += [
-                    _number(1e3 * cost) if cost else record.get("note", "-").split(":")[0],
-                    _number(record.get("rows_per_ess")),
-                    _number(record["setup_seconds"] or None),
+                    number(1e3 * cost) if cost else record.get("note", "-").split(":")[0],
+                    number(record.get("rows_per_ess")),
+                    number(record["setup_seconds"] or None),
                 ]
             rows.append(row)
-        parts.append(_table(head, rows))
+        parts.append(table(head, rows))
     return "\n\n".join(parts)
-
-
-def _number(value: float | None) -> str:
-    """Three digits, without exponents where they can be avoided."""
-    if value is None:
-        return "-"
-    if value == 0 or abs(value) >= 1e7 or abs(value) < 1e-4:
-        return f"{value:.2g}"
-    if abs(value) >= 100:
-        return f"{value:,.0f}"
-    return f"{value:.3g}"
-
-
-def _table(head: list[str], rows: list[list[str]]) -> str:
-    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
