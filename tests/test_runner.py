@@ -9,7 +9,8 @@ import pytest
 
 import ornstein as orn
 from montecarlo import assert_covariance
-from ornstein import crew, loop
+from ornstein import crew, loop, runner
+from ornstein.operators import Dense
 from tables import as_generic, features, regression, zoo
 
 
@@ -204,3 +205,17 @@ def test_small_steps_are_one_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not any(marked in program for program in programs)
     np.testing.assert_allclose(one, many, rtol=1e-3)
     advance.clear_cache()
+
+
+def test_pieces_of_chains_become_parameters_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the lengths of pieces and of the products they are mapped in."""
+    monkeypatch.setattr(runner, "_MAPPED_NUMBERS", 1000)
+    rng, root, center = np.random.default_rng(0), np.diag([1.0, 2.0, 3.0]) + 0.5, np.arange(3.0)
+    chains = [
+        crew.Chain(number, Any, Any, kept=[rng.normal(size=(n, 3)) for n in lengths])  # type: ignore[arg-type]
+        for number, lengths in enumerate([(300, 5, 700), (1, 1200)])
+    ]
+    found = runner._gathered(chains, 1003, center, Dense(root))
+    for chain, draws in zip(chains, found, strict=True):
+        expected = np.concatenate(chain.kept)[:1003] @ root.T + center
+        np.testing.assert_allclose(draws, expected, rtol=1e-12)
