@@ -25,7 +25,8 @@ from ornstein.operators import Diagonal, Operator
 ROWS = "rows"
 """The axis of a mesh along which the rows of a batch are spread."""
 
-_BULK = 2**15  # random numbers made at once
+_BULK = 2**15  # random numbers made at once,
+_ROWS_BULK = 2**17  # and where each row of a batch takes one
 _SMALL = 2**13  # bytes of a batch whose step one kernel makes faster than one for each operation
 _NARROW = 32  # parameters of such steps
 _KERNEL = {"xla_cpu_small_call": "true", "inlineable": "false"}
@@ -61,7 +62,8 @@ class Loop:
 
         A power of two of draws, or a divisor of ``thin``.
         """
-        bulk = max(1, _BULK // (self.dim + self.reader.random_numbers))
+        by_row = self.reader.random_numbers > 1
+        bulk = max(1, (_ROWS_BULK if by_row else _BULK) // (self.dim + self.reader.random_numbers))
         if self.thin > bulk:
             return next(b for b in range(bulk, 0, -1) if self.thin % b == 0)
         draws = 1
