@@ -11,6 +11,7 @@ import jax
 import numpy as np
 import numpy.typing as npt
 
+from ornstein._memory import fresh
 from ornstein._tree import to_device
 from ornstein._types import Array, PyTree
 from ornstein.checkpoint import Checkpoint, Saved
@@ -207,10 +208,9 @@ class Crew:
         batches = self.loop.reader.batches
         if chain.orders is None:  # one read by the device, one being written
             shape = self.chunk, batches.order_length(steps)
-            chain.orders = np.empty(shape, np.int32), np.empty(shape, np.int32)
+            chain.orders = fresh(shape, np.int32), fresh(shape, np.int32)
         orders = chain.orders[first // self.chunk % 2]
-        for line, number in zip(orders, numbers, strict=True):
-            line[:] = batches.order(self.entropy, chain.number, number, steps)
+        batches.orders(self.entropy, chain.number, numbers, steps, orders)
         return Segments(
             number=np.asarray(numbers, np.int32),  # type: ignore[arg-type]
             order=orders,  # type: ignore[arg-type]

@@ -42,6 +42,7 @@ Order: TypeAlias = npt.NDArray[np.int32]
 """Row numbers in reading order, for one segment of steps."""
 
 _MOST_DRAWS = 8  # as a power of two
+_WALKED = 2**16  # rows of reading orders made together
 _SHORT = 2**10  # rows of a table; the next prime is within three hundredths of longer ones
 _LEAST_SHARE = 0.01
 _LINE = 16  # single-precision numbers in a line of memory, which is fetched as a whole
@@ -100,25 +101,39 @@ class Batches:
             return None
         return _shuffle(entropy, -1, 0, self.num_data)
 
-    def order(self, entropy: tuple[int, ...], chain: int, segment: int, steps: int) -> Order:
-        """Reading order of one segment of ``steps`` steps; for windows, of lines of shuffled rows.
+    def orders(
+        self, entropy: tuple[int, ...], chain: int, segments: range, steps: int, out: Order
+    ) -> None:
+        """Write reading orders of segments of ``steps`` steps, one a line.
 
-        All whole lines once by a random stride, and the first of them again, for windows round the
-        end.
+        For windows they are of lines of shuffled rows: all whole ones once by a random stride, and
+        the first of them again, for windows round the end.
         """
         if self.replacement:
-            return np.empty(0, np.int32)
+            return
         if self.scheme == "windows":
-            lines = self.num_data // self.line
-            prime = _prime_from(lines)
-            walk = _walk(_stride(entropy, chain, segment, prime), prime)
-            walk = walk[walk < lines] if prime > lines else walk
-            return np.concatenate([walk, walk[: self._lines_again]])
+            together = max(1, _WALKED // self.num_data)
+            for start in range(0, len(segments), together):
+                some = slice(start, start + together)
+                self._write_walks(entropy, chain, segments[some], out[some])
+            return
         kept = self.per_epoch * self.batch_size
-        first = segment * steps // self.per_epoch
-        epochs = range(first, first + self._epochs_touched(steps))
-        shuffles = [_shuffle(entropy, chain, epoch, self.num_data)[:kept] for epoch in epochs]
-        return np.concatenate(shuffles)
+        for segment, line in zip(segments, out, strict=True):
+            first = segment * steps // self.per_epoch
+            epochs = range(first, first + self._epochs_touched(steps))
+            shuffles = [_shuffle(entropy, chain, epoch, self.num_data)[:kept] for epoch in epochs]
+            np.concatenate(shuffles, out=line)
+
+    def _write_walks(
+        self, entropy: tuple[int, ...], chain: int, segments: range, out: Order
+    ) -> None:
+        lines = self.num_data // self.line
+        prime = _prime_from(lines)
+        walks = _walks([_stride(entropy, chain, number, prime) for number in segments], prime)
+        if prime > lines:
+            walks = walks[walks < lines].reshape(-1, lines)
+        out[:, :lines] = walks
+        out[:, lines:] = walks[:, : self._lines_again]
 
     @property
     def _lines_again(self) -> int:
@@ -320,15 +335,14 @@ def _stride(entropy: tuple[int, ...], chain: int, segment: int, prime: int) -> i
     return 1 + int.from_bytes(digest, "little") % max(1, prime - 1)
 
 
-def _walk(stride: int, prime: int) -> Order:
-    """``i stride mod prime`` for every i, by blocks: sums, not divisions."""
-    size = math.isqrt(prime) + 1
-    inner = np.arange(size) * stride % prime
-    outer = np.arange(-(-prime // size)) * (size * stride % prime) % prime
-    walk = np.add.outer(outer.astype(np.uint32), inner.astype(np.uint32)).reshape(-1)[:prime]
+def _walks(strides: list[int], prime: int) -> Order:
+    """``i stride mod prime`` for every i, a line a stride, by blocks: sums, not divisions."""
+    size, by = math.isqrt(prime) + 1, np.array(strides)[:, None]
+    inner = (np.arange(size) * by % prime).astype(np.uint32)
+    outer = (np.arange(-(-prime // size)) * (size * by % prime) % prime).astype(np.uint32)
+    walks = (outer[:, :, None] + inner[:, None, :]).reshape(len(by), -1)[:, :prime]
     # What is below the prime wraps round to large numbers.
-    np.minimum(walk, walk - np.uint32(prime), out=walk)
-    return walk.view(np.int32)
+    return np.minimum(walks, walks - np.uint32(prime)).view(np.int32)
 
 
 def _generator(entropy: tuple[int, ...], chain: int, index: int) -> np.random.Generator:

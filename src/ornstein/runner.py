@@ -10,6 +10,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from ornstein._check import InputError
+from ornstein._memory import fresh
 from ornstein._tree import cast, to_device
 from ornstein._types import Array, Vector
 from ornstein.checkpoint import Checkpoint
@@ -78,7 +79,7 @@ def _gathered(chains: list[Chain], draws: int, center: Vector, factor: Factor) -
     dim = len(center)
     count = min(draws, *(sum(map(len, chain.draws)) for chain in chains))
     together = _MAPPED * max(1, _MAPPED_NUMBERS // (_MAPPED * dim))
-    gathered = np.empty((len(chains), count, dim))
+    gathered = fresh((len(chains), count, dim))
 
     def gather(chain: Chain, target: Vector) -> None:
         for number, some in enumerate(_regrouped(chain.draws, together)):
