@@ -129,6 +129,7 @@ def test_ctrl_c_on_the_command_line(tmp_path: Path) -> None:
     frame.to_csv(tmp_path / "houses.csv", index=False)
     words = ["fit", f"{tmp_path}/houses.csv", "-t", "price", "--draws", "2000", "-q"]
     kept = ["-o", f"{tmp_path}/houses", "--checkpoint", f"{tmp_path}/kept"]
+    kept += ["--predict", f"{tmp_path}/houses.csv"]
     running = child.start(*words, *kept, pause=0.5)
     child.wait_until_ready(running)
     running.send_signal(signal.SIGINT)
@@ -144,9 +145,12 @@ def test_ctrl_c_on_the_command_line(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["resume", f"{tmp_path}/kept", "-q"], catch_exceptions=False)
     assert done.exit_code == 0, done.stderr
     assert sorted(path.name for path in (tmp_path / "houses").iterdir()) == sorted(fitted.FILES)
-    _, whole, _ = fitted.fit_table(tables.read(tmp_path / "houses.csv"), "price", draws=2000)
+    learned = tables.learn(tables.read(tmp_path / "houses.csv"), "price")
+    model, whole, _ = fitted.fit_table(learned, draws=2000)
     kept_draws = arviz.from_netcdf(f"{tmp_path}/houses/draws.nc").posterior["coef"].values
     assert np.array_equal(kept_draws, whole.draws["coef"])
+    predictions = pd.read_csv(tmp_path / "houses" / "predictions.csv")
+    pd.testing.assert_frame_equal(predictions, model.predict(frame))
     again = CliRunner().invoke(app, ["resume", f"{tmp_path}/kept"], catch_exceptions=False)
     assert "it has ended: see" in again.stderr
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 import ornstein as orn
-from ornstein import fitted, predictive
+from ornstein import fitted, predictive, tables
 from ornstein.cli import app
 from ornstein.datasets import Dataset
 from ornstein.folders import write_folder
@@ -59,9 +60,11 @@ def test_fit_and_predict_from_the_command_line(tmp_path: Path, target: str, mode
     houses(50, seed=1).drop(columns=[target]).to_csv(tmp_path / "new.csv", index=False)
     folder = tmp_path / "run"
     code, _, said = run(
-        "fit", f"{tmp_path}/table.csv", "-t", target, "-o", str(folder), "--draws", "200"
+        *("fit", f"{tmp_path}/table.csv", "-t", target, "-o", str(folder), "--draws", "200"),
+        *("--predict", f"{tmp_path}/new.csv", "--interval", "0.8"),
     )
     assert code == 0, said
+    assert f"50 rows predicted: {folder}/predictions.csv" in said
     assert f"Fitting a {model} model" in said
     assert "Learned: prior precision" in said
     assert ("noise scale" in said) == (model == "linear")
@@ -71,23 +74,70 @@ def test_fit_and_predict_from_the_command_line(tmp_path: Path, target: str, mode
     assert sorted(os.listdir(tmp_path)) == ["new.csv", "run", "table.csv"]
     assert "coef" in arviz.from_netcdf(str(folder / "draws.nc")).posterior
     assert json.loads((folder / "plan.json").read_text())["method"] == "exact"
-    assert len(pd.read_csv(folder / "summary.csv")) >= 3
+    summary = pd.read_csv(folder / "summary.csv")
+    assert len(summary) >= 3
+    assert {"low 80%", "high 80%"} <= set(summary)
     code, shown, _ = run("predict", str(folder), f"{tmp_path}/new.csv")
     assert code == 0
     assert len(shown.strip().splitlines()) == 51
-    code, _, _ = run("predict", str(folder), f"{tmp_path}/new.csv", "-o", f"{tmp_path}/out.csv")
+    code, _, _ = run(
+        *("predict", str(folder), f"{tmp_path}/new.csv", "-o", f"{tmp_path}/out.csv"),
+        *("--interval", "0.8"),
+    )
     found = pd.read_csv(tmp_path / "out.csv")
+    pd.testing.assert_frame_equal(found, pd.read_csv(folder / "predictions.csv"))
     if model in ("logistic", "softmax"):
         assert np.allclose(found.filter(like="p(").sum(axis=1), 1.0)
         assert set(found["predicted"]) <= set(houses()[target])
     else:
-        assert (found["low 90%"] <= found["mean"]).all()
-        assert (found["mean"] <= found["high 90%"]).all()
+        assert (found["low 80%"] <= found["mean"]).all()
+        assert (found["mean"] <= found["high 80%"]).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "message"),
+    [
+        (lambda new: new.drop(columns="town"), (), r"new.csv: .*'town'"),
+        (lambda new: new.assign(town="Ulm"), (), r"new.csv: .*'Ulm'"),
+        (lambda new: new.assign(**{"size <b>": "big"}), (), r"new.csv: .*'size <b>'"),
+        (lambda new: new, ("--interval", "1.5"), r"interval must lie between 0 and 1"),
+    ],
+)
+def test_rows_to_predict_are_looked_at_before_sampling(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    change: Callable[[pd.DataFrame], pd.DataFrame],
+    options: tuple[str, ...],
+    message: str,
+) -> None:
+    def never(*_: object, **__: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(fitted, "fit_table", never)
+    table = houses()[["size <b>", "town", "price $"]]
+    table.to_csv(tmp_path / "table.csv", index=False)
+    change(table.head(5)).to_csv(tmp_path / "new.csv", index=False)
+    code, _, said = run(
+        *("fit", f"{tmp_path}/table.csv", "-t", "price $", "-o", f"{tmp_path}/run"),
+        *("--predict", f"{tmp_path}/new.csv", *options),
+    )
+    assert code == 1
+    assert re.search(message, said)
+    assert sorted(os.listdir(tmp_path)) == ["new.csv", "table.csv"]
+
+
+def test_a_run_with_predictions_may_be_replaced_by_one_without(tmp_path: Path) -> None:
+    model, result, _ = fitted.fit_table(tables.learn(houses(), "price $"), draws=20)
+    predictions = model.predict(houses(5))
+    extra = {"predictions.csv": predictions.to_csv}
+    fitted.save(tmp_path / "run", model, result, extra)
+    fitted.save(tmp_path / "run", model, result, overwrite=True)
+    assert not (tmp_path / "run" / "predictions.csv").exists()
 
 
 def test_hyperparameters_are_learned_unless_given() -> None:
     frame = houses()[["size <b>", "town", "price $"]]
-    model, result, remarks = fitted.fit_table(frame, "price $", draws=20)
+    model, result, remarks = fitted.fit_table(tables.learn(frame, "price $"), draws=20)
     found = fitted.hyperparameters(model.encoding, result)
     noise = found["noise_scale"]["value"]
     assert abs(noise - 200) < 4 * 200 / np.sqrt(2 * 400)
@@ -96,7 +146,7 @@ def test_hyperparameters_are_learned_unless_given() -> None:
     assert fitted.about(model, result)["noise scale"] == f"{noise:.4g}, learned"
     given = {"prior_precision": 2.0, "noise_scale": 150.0}
     model, result, remarks = fitted.fit_table(
-        frame, "price $", prior_precision=2.0, noise_scale=150.0, draws=20
+        tables.learn(frame, "price $"), prior_precision=2.0, noise_scale=150.0, draws=20
     )
     found = fitted.hyperparameters(model.encoding, result)
     assert {name: entry["value"] for name, entry in found.items()} == pytest.approx(given)
@@ -108,7 +158,7 @@ def test_hyperparameters_are_learned_unless_given() -> None:
 
 def test_coefficients_are_in_the_tables_own_units() -> None:
     frame = houses(4000)[["size <b>", "town", "price $"]]
-    model, result, _ = fitted.fit_table(frame, "price $", draws=500)
+    model, result, _ = fitted.fit_table(tables.learn(frame, "price $"), draws=500)
     found = fitted.summary(model.encoding, result)
     assert list(found.index) == ["size <b>", "town=Köln", "intercept"]
     off = np.abs(found["mean"].to_numpy() - [30.0, 500.0, 1000.0])
@@ -123,7 +173,8 @@ def test_intervals_cover_what_they_say(dataset: Load, name: str) -> None:
     frame = pd.DataFrame(data.X.astype(float), columns=list(data.feature_names))
     frame["target"] = data.y.astype(float)
     half = len(order) // 2
-    model, _, _ = fitted.fit_table(frame.iloc[order[:half]], "target", "linear", draws=250)
+    learned = tables.learn(frame.iloc[order[:half]], "target", "linear")
+    model, _, _ = fitted.fit_table(learned, draws=250)
     held_out = frame.iloc[order[half:]][:8000]
     found = model.predict(held_out)
     truth = held_out["target"].to_numpy()
@@ -132,7 +183,7 @@ def test_intervals_cover_what_they_say(dataset: Load, name: str) -> None:
 
 
 def test_a_kept_model_predicts_as_it_did(tmp_path: Path) -> None:
-    model, result, _ = fitted.fit_table(houses(), "kind", draws=50)
+    model, result, _ = fitted.fit_table(tables.learn(houses(), "kind"), draws=50)
     fitted.save(tmp_path / "run", model, result)
     again = fitted.load(tmp_path / "run")
     new = houses(30, seed=2)
@@ -141,7 +192,7 @@ def test_a_kept_model_predicts_as_it_did(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["table.json", "draws.nc"])
 def test_damaged_runs_are_refused(tmp_path: Path, name: str) -> None:
-    model, result, _ = fitted.fit_table(houses(), "price $", draws=20)
+    model, result, _ = fitted.fit_table(tables.learn(houses(), "price $"), draws=20)
     path = fitted.save(tmp_path / "run", model, result) / name
     whole = path.read_bytes()
     for damage in (b"", whole[: len(whole) // 2], b"{}", bytes(64)):
@@ -155,7 +206,8 @@ def test_damaged_runs_are_refused(tmp_path: Path, name: str) -> None:
 
 def test_a_run_of_another_table_is_refused(tmp_path: Path) -> None:
     for target, columns in (("price $", ["size <b>"]), ("visits", ["size <b>", "town"])):
-        model, result, _ = fitted.fit_table(houses()[[*columns, target]], target, draws=20)
+        learned = tables.learn(houses()[[*columns, target]], target)
+        model, result, _ = fitted.fit_table(learned, draws=20)
         fitted.save(tmp_path / target, model, result)
     (tmp_path / "visits" / "draws.nc").replace(tmp_path / "price $" / "draws.nc")
     with pytest.raises(orn.InputError, match="does not belong"):

@@ -46,7 +46,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
     frame = pd.DataFrame(
         {"a": np.arange(30.0) ** 0.5, "kind": list("xyz") * 10, "y": np.sin(np.arange(30.0))}
     )
-    model, result, _ = fitted.fit_table(frame, "y", draws=8, method="laplace")
+    model, result, _ = fitted.fit_table(tables.learn(frame, "y"), draws=8, method="laplace")
     fitted.save(folder / "fitted", model, result)
     buffer = io.BytesIO()
     frame.to_parquet(buffer)
@@ -161,8 +161,7 @@ def check_learn(home: Home, case: Any) -> None:
     del home
     frame, model, missing = case
     with suppress(orn.InputError):
-        chosen = model or tables.guess_model(frame, "y")[0]
-        encoding, X, y, _ = tables.learn(frame, "y", chosen, missing)
+        encoding, X, y, _ = tables.learn(frame, "y", model, missing)
         assert np.isfinite(X).all()
         assert len(X) == len(y) > 0
         again = tables.Encoding.from_json(encoding.to_json())

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import ornstein as orn
-from ornstein import fitted, plots, report
+from ornstein import fitted, plots, report, tables
 
 VOID = {"meta", "link", "img", "br"}
 NASTY = ["<script>alert(1)</script>", "a&b", '"quoted"', "{{ 7 * 7 }}", "$x^2$", "größe"]
@@ -44,7 +44,7 @@ def page() -> Page:
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(rng.normal(size=(300, len(NASTY))), columns=NASTY)
     frame["</title>target"] = frame[NASTY[0]] + rng.normal(size=300)
-    model, result, remarks = fitted.fit_table(frame, "</title>target", draws=100)
+    model, result, remarks = fitted.fit_table(tables.learn(frame, "</title>target"), draws=100)
     text = report.render(
         result,
         title="</title>target",

@@ -10,7 +10,7 @@ import pytest
 
 import ornstein as orn
 from browser import Browser, find
-from ornstein import fitted, report
+from ornstein import fitted, report, tables
 
 HOSTILE = [
     "<script>window.ran=1</script>",
@@ -61,7 +61,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     frame = pd.DataFrame(rng.normal(size=(300, len(HOSTILE))), columns=HOSTILE)
     frame["</title><script>window.ran=1</script>"] = frame[HOSTILE[0]] + rng.normal(size=300)
     target = str(frame.columns[-1])
-    model, fit, remarks = fitted.fit_table(frame, target, draws=100)
+    model, fit, remarks = fitted.fit_table(tables.learn(frame, target), draws=100)
     X, y = frame[HOSTILE].to_numpy(), frame[target].to_numpy()
     post = orn.models.linear(X, y, feature_names=HOSTILE, intercept=True)
     return report.write(

@@ -20,7 +20,7 @@ from ornstein.records import digest
 from ornstein.result import Result
 
 _PICTURED = 20_000
-FILES = ("draws.nc", "plan.json", "summary.csv", "table.json", "report.html")
+FILES = ("draws.nc", "plan.json", "summary.csv", "table.json", "report.html", "predictions.csv")
 
 
 @dataclass(frozen=True)
@@ -51,10 +51,7 @@ class TableModel:
 
 
 def fit_table(
-    frame: pd.DataFrame,
-    target: str,
-    model: str | None = None,
-    missing: str = "refuse",
+    learned: tables.Learned,
     prior_precision: float | None = None,
     noise_scale: float | None = None,
     key: Key = 0,
@@ -63,16 +60,12 @@ def fit_table(
     checkpoint: str | Path | None = None,
     **plan_options: Any,
 ) -> tuple[TableModel, Result, list[str]]:
-    """Fit a table: the model, the run, and what to tell its user.
+    """Fit an encoded table: the model, the run, and what to tell its user.
 
     Parameters
     ----------
-    frame, target
-        The table, and the column to predict.
-    model
-        ``linear``, ``logistic``, ``softmax`` or ``poisson``; guessed from the target if not given.
-    missing
-        ``refuse``, ``drop`` or ``impute``.
+    learned
+        What :func:`ornstein.tables.learn` made of the table.
     prior_precision, noise_scale
         Of standardised coefficients, and in the target's unit; learned if not given.
     key, draws, progress, checkpoint
@@ -80,12 +73,8 @@ def fit_table(
     **plan_options
         Passed to :func:`ornstein.plan`.
     """
-    remarks = []
-    if model is None:
-        model, why = tables.guess_model(frame, target)
-        remarks.append(f"{why} Fitting a {model} model.")
-    encoding, X, y, notes = tables.learn(frame, target, model, missing)
-    post = tables.posterior(X, y, encoding, prior_precision, noise_scale)
+    encoding = learned.encoding
+    post = tables.posterior(learned.X, learned.y, encoding, prior_precision, noise_scale)
     result = sample_whole(
         post,
         key=key,
@@ -95,8 +84,18 @@ def fit_table(
         learn_hyper=post.hyperparameters is not None,
         **plan_options,
     )
-    said = [*remarks, *notes, *_learning_remarks(encoding, result)]
+    said = [*learned.notes, *_learning_remarks(encoding, result)]
     return TableModel(encoding, _coefficients(encoding, result)), result, said
+
+
+def read_new(path: Path, encoding: tables.Encoding) -> pd.DataFrame:
+    """A table of rows to predict, of which every column that the model needs can be encoded."""
+    frame = tables.read(path, text=encoding.text_columns)
+    try:
+        encoding.encode(frame)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+    return frame
 
 
 def hyperparameters(encoding: tables.Encoding, result: Result) -> dict[str, dict[str, Any]]:
@@ -257,11 +256,11 @@ def save(
 
     files: dict[str, Writer] = {
         **result.files(),
-        "summary.csv": lambda path: summary(model.encoding, result).to_csv(path),
+        "summary.csv": summary(model.encoding, result).to_csv,
         "table.json": write_about,
         **(extra or {}),
     }
-    return write_folder(folder, files, overwrite)
+    return write_folder(folder, files, overwrite, FILES)
 
 
 def load(folder: str | Path) -> TableModel:

@@ -16,12 +16,17 @@ Writer: TypeAlias = Callable[[Path], object]
 """Writes one file at a path."""
 
 
-def write_folder(path: str | Path, files: Mapping[str, Writer], overwrite: bool = False) -> Path:
+def write_folder(
+    path: str | Path,
+    files: Mapping[str, Writer],
+    overwrite: bool = False,
+    known: tuple[str, ...] = (),
+) -> Path:
     """Make a folder that holds these files.
 
     They are written beside it first and moved into place when all are there, so that a folder of
     that name is complete, or is not. An old folder is replaced if ``overwrite``, as far as it holds
-    nothing but files of these names.
+    nothing but files of these names and the ``known`` ones.
 
     Examples
     --------
@@ -31,7 +36,7 @@ def write_folder(path: str | Path, files: Mapping[str, Writer], overwrite: bool 
     'hello'
     """
     target = Path(path)
-    refuse_occupied(target, tuple(files), overwrite)
+    refuse_occupied(target, (*files, *known), overwrite)
     parent = target.absolute().parent
     parent.mkdir(parents=True, exist_ok=True)
     beside = Path(tempfile.mkdtemp(prefix=f".{target.name}-", dir=parent))

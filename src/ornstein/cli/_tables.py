@@ -23,6 +23,7 @@ _Model = Annotated[
     typer.Option("--model", "-m", help="linear, logistic, softmax or poisson; else guessed."),
 ]
 _Missing = Annotated[str, typer.Option(help="Missing values: refuse, drop or impute.")]
+_Interval = Annotated[float, typer.Option(help="Mass of the intervals.")]
 _Seed = Annotated[int, typer.Option(min=0, help="Seed of the draws.")]
 
 
@@ -46,6 +47,11 @@ def fit(
         list[str] | None, typer.Option("--drop", help="Leave this column out; may be repeated.")
     ] = None,
     seed: _Seed = 0,
+    predict: Annotated[
+        Path | None,
+        typer.Option("--predict", help="CSV or Parquet file of new rows to predict as well."),
+    ] = None,
+    interval: _Interval = 0.9,
     overwrite: Annotated[bool, typer.Option(help="Replace an earlier run.")] = False,
     checkpoint: Annotated[
         Path | None,
@@ -54,9 +60,11 @@ def fit(
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
     quiet: Quiet = False,
 ) -> None:
-    """Fit a model to a table, check it, and keep draws, plan and summary in a folder.
+    """Fit a model to a table, check it, and keep draws, plan, summary and report in a folder.
 
-    Example: ornstein fit houses.csv --target price -o houses --checkpoint houses-run
+    With --predict, predictions.csv of other rows is kept there too.
+
+    Example: ornstein fit houses.csv --target price --predict new.csv -o houses
     """
     from ornstein import fitted
     from ornstein.checkpoint import keep_command
@@ -77,10 +85,12 @@ def fit(
     with _saying_how_to_resume(checkpoint), claimed_beside(out):
         refuse_occupied(out, fitted.FILES, overwrite)
         if checkpoint is not None:
-            places = {"table": table.absolute(), "out": out.absolute()}
-            where = {name: str(path) for name, path in places.items()}
-            keep_command(checkpoint, options, {**where, "overwrite": overwrite})
-        _fit(table, out, overwrite, checkpoint, as_json, quiet, options)
+            places = {"table": table, "out": out, "predict": predict}
+            where = {name: path and str(path.absolute()) for name, path in places.items()}
+            keep_command(
+                checkpoint, options, {**where, "overwrite": overwrite, "interval": interval}
+            )
+        _fit(table, out, predict, interval, overwrite, checkpoint, as_json, quiet, options)
 
 
 @app.command()
@@ -98,7 +108,8 @@ def resume(
     command = kept_command(run)
     try:
         table, out = (Path(command.pop(name)) for name in ("table", "out"))
-        command["seed"] = command.pop("key")
+        new, command["seed"] = command.pop("predict", None), command.pop("key")
+        command["predict"] = new and Path(new)
         signature(fit).bind(table, out=out, **command)
     except (TypeError, KeyError) as error:
         raise InputError(f"{run} holds no command that can be resumed: {error}.") from error
@@ -125,23 +136,29 @@ def _saying_how_to_resume(checkpoint: Path | None) -> Iterator[None]:
 def _fit(
     table: Path,
     out: Path,
+    new: Path | None,
+    interval: float,
     overwrite: bool,
     checkpoint: Path | None,
     as_json: bool,
     quiet: bool,
     options: dict[str, Any],
 ) -> None:
-    from ornstein import fitted, report, tables
+    from ornstein import fitted, predictive, report, tables
+    from ornstein.folders import Writer
 
+    predictive.mass(interval)
     frame, drop = tables.read(table), options.pop("drop")
     if drop:
         tables.require_columns(frame, drop)
         frame = frame.drop(columns=drop)
+    learned = tables.learn(frame, *(options.pop(name) for name in ("target", "model", "missing")))
+    new_frame = None if new is None else fitted.read_new(new, learned.encoding)
     say = Console(stderr=True, quiet=quiet, highlight=False)
     fitting, result, remarks = fitted.fit_table(
-        frame, progress=False if quiet else None, checkpoint=checkpoint, **options
+        learned, progress=False if quiet else None, checkpoint=checkpoint, **options
     )
-    found = fitted.summary(fitting.encoding, result)
+    found = fitted.summary(fitting.encoding, result, interval)
     page = partial(
         report.write,
         result=result,
@@ -153,7 +170,11 @@ def _fit(
         command=shlex.join(["ornstein", *sys.argv[1:]]),
         key=options["key"],
     )
-    place = fitted.save(out, fitting, result, {"report.html": page}, overwrite)
+    files: dict[str, Writer] = {"summary.csv": found.to_csv, "report.html": page}
+    if new_frame is not None:
+        predictions = fitting.predict(new_frame, interval)
+        files["predictions.csv"] = partial(predictions.to_csv, index=False)
+    place = fitted.save(out, fitting, result, files, overwrite)
     for remark in remarks:
         say.print(remark, markup=False, soft_wrap=True)
     if as_json:
@@ -165,6 +186,9 @@ def _fit(
     Console().print(shown)
     say.print(str(result.diagnose()), markup=False)
     say.print(f"kept in {place}; open {place / 'report.html'}", markup=False, soft_wrap=True)
+    if new_frame is not None:
+        what = f"{len(new_frame):,} rows predicted: {place / 'predictions.csv'}"
+        say.print(what, markup=False, soft_wrap=True)
 
 
 @app.command()
@@ -174,17 +198,16 @@ def predict(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="CSV to write; else shown.")
     ] = None,
-    interval: Annotated[float, typer.Option(help="Mass of the intervals.")] = 0.9,
+    interval: _Interval = 0.9,
 ) -> None:
     """Predict new rows, with intervals or class probabilities.
 
     Example: ornstein predict houses new.csv -o prices.csv
     """
-    from ornstein import fitted, tables
+    from ornstein import fitted
 
     model = fitted.load(run)
-    frame = tables.read(table, text=model.encoding.text_columns)
-    found = model.predict(frame, interval)
+    found = model.predict(fitted.read_new(table, model.encoding), interval)
     if out is None:
         typer.echo(found.to_csv(index=False), nl=False)
         return
@@ -223,11 +246,9 @@ def compare(
     from ornstein import plots, tables
     from ornstein.compare import DEFAULT
 
-    frame = tables.read(table)
-    kind, why = (model, "") if model else tables.guess_model(frame, target)
+    encoding, X, y, notes = tables.learn(tables.read(table), target, model, missing)
     say = Console(stderr=True, quiet=quiet, highlight=False)
-    encoding, X, y, notes = tables.learn(frame, target, kind, missing)
-    for note in (*([why] if why else []), *notes):
+    for note in notes:
         say.print(note, markup=False, soft_wrap=True)
     found = ornstein.compare(
         tables.posterior(X, y, encoding),

@@ -19,7 +19,7 @@ from ornstein.tables._encoding import (
     Numeric,
     missing_counts,
 )
-from ornstein.tables._target import learn_target, target_column
+from ornstein.tables._target import guess_model, learn_target, target_column
 
 MAX_LEVELS = 100
 
@@ -46,7 +46,9 @@ class Learned(NamedTuple):
     notes: tuple[str, ...]
 
 
-def learn(frame: pd.DataFrame, target: str, model: str, missing: str = "refuse") -> Learned:
+def learn(
+    frame: pd.DataFrame, target: str, model: str | None = None, missing: str = "refuse"
+) -> Learned:
     """Learn how the columns of a table become numbers, and encode its rows.
 
     Numbers are centred and scaled to unit variance, text and categories become indicators of
@@ -61,13 +63,18 @@ def learn(frame: pd.DataFrame, target: str, model: str, missing: str = "refuse")
     target
         Name of the column to predict; all others are used to predict it.
     model
-        ``linear``, ``logistic``, ``softmax`` or ``poisson``.
+        ``linear``, ``logistic``, ``softmax`` or ``poisson``; guessed from the target if not given.
     missing
         ``refuse`` missing values, ``drop`` the rows that have any, or ``impute``: the mean in
         columns of numbers, a level of its own elsewhere. Columns without any value are left
         out, and rows without a target dropped, by both.
     """
-    choice("model", model, MODELS)
+    if model is None:
+        model, why = guess_model(frame, target)
+        guess = [f"{why} Fitting a {model} model."]
+    else:
+        choice("model", model, MODELS)
+        guess = []
     choice("missing", missing, MISSING)
     frame = _columns.named(frame)
     target_column(frame, target)
@@ -78,7 +85,7 @@ def learn(frame: pd.DataFrame, target: str, model: str, missing: str = "refuse")
     columns, more = _learn_columns(frame.drop(columns=target))
     encoding = Encoding(model, missing, columns, column_to_predict)
     X, y = encoding.encode(frame), encoding.encode_target(frame)
-    return Learned(encoding, X, y, (*notes, *more, *_references(columns)))
+    return Learned(encoding, X, y, (*guess, *notes, *more, *_references(columns)))
 
 
 def _references(columns: tuple[Numeric | Categorical, ...]) -> list[str]:
