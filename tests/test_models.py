@@ -9,6 +9,7 @@ import scipy.stats
 import ornstein as orn
 from ornstein.model import Minibatch, per_example
 from ornstein.models import log_sum_exp, softplus
+from ornstein.models.grams import weighted_grams
 from tables import SOME_MODELS, as_generic, features, whole, zoo
 
 MODELS = ["linear", "logistic", "softmax", "poisson"]
@@ -161,3 +162,19 @@ def test_prior_precision_per_column_reaches_the_right_parameters() -> None:
     precision = post.layout.unravel(post.hyper["prior_precision"])
     assert precision["coef"].tolist() == [[1.0, 2.0]] * 3
     assert precision["intercept"].tolist() == [3.0] * 3
+
+
+@pytest.mark.parametrize(("columns", "outputs", "lines"), [(5, 3, 2), (30, 2, 1), (4, 1, 2)])
+@pytest.mark.parametrize("rows", [7, 1100])
+def test_weighted_grams_are_sums_of_products(
+    rows: int, columns: int, outputs: int, lines: int
+) -> None:
+    """Few columns to a weight, many, and one output."""
+    rng = np.random.default_rng(0)
+    u, half = rng.normal(size=(rows, columns)), rng.normal(size=(lines, rows, outputs, outputs))
+    weights = half + half.swapaxes(2, 3)
+    expected = np.einsum("lnab,ni,nj->laibj", weights, u, u)
+    with jax.enable_x64(True):
+        found = weighted_grams(jnp.asarray(u), jnp.asarray(weights))
+    size = outputs * columns
+    np.testing.assert_allclose(found, expected.reshape(lines, size, size), rtol=0, atol=1e-9)

@@ -189,23 +189,45 @@ def _look(view: _View, rows: int | None, scheme: str, size: int | None) -> Ancho
     post, known, N = view.post, view.known, view.post.num_data
     slope = N * (known.gradient if known.rows_used == N else mean_gradient(post, known.center))
     leverage, index = view.leverages(rows)
-    alike = _anchor(view, slope, leverage, index, None)
-    if scheme not in ("auto", "weighted") or (scheme == "auto" and len(index) < N):
+    lists: list[Order | None] = [None]
+    if scheme == "weighted" or (scheme == "auto" and len(index) == N):
+        full = np.ones(N)
+        full[index] = leverage / max(float(leverage.mean()), np.finfo(float).tiny)
+        lists.append(multiplicity_of(full))
+    alike, *weighted = _anchors(view, slope, leverage, index, lists)
+    if not weighted:
         return alike
-    full = np.ones(N)
-    full[index] = leverage / max(float(leverage.mean()), np.finfo(float).tiny)
-    weighted = _anchor(view, slope, leverage, index, multiplicity_of(full))
     wanted, safe = batch_size(known, alike)
-    better = _WEIGHTED * batch_size(known, weighted)[0] < wanted if size is None else safe > size
-    return weighted if better or scheme == "weighted" else alike
+    better = _WEIGHTED * batch_size(known, weighted[0])[0] < wanted if size is None else safe > size
+    return weighted[0] if better or scheme == "weighted" else alike
+
+
+def _anchors(
+    view: _View, slope: Vector, leverage: Vector, index: Rows, lists: list[Order | None]
+) -> list[Anchor]:
+    """One for each way to list the rows, from one look at them."""
+    weights = [np.ones(len(index)) if m is None else weights_of(m)[index] for m in lists]
+    lines = [line for weight in weights for line in (weight, weight**3 * leverage**2)]
+    sums = view.sums(index, np.stack(lines))
+    pairs = sums.reshape(len(lists), 2, *view.cov.shape)
+    seen = fingerprint((view.post.data, view.post.hyper))
+    return [
+        _anchor(view, slope, weight * leverage, index, second, fourth, seen, multiplicity)
+        for multiplicity, weight, (second, fourth) in zip(lists, weights, pairs, strict=True)
+    ]
 
 
 def _anchor(
-    view: _View, slope: Vector, leverage: Vector, index: Rows, multiplicity: Order | None
+    view: _View,
+    slope: Vector,
+    leverage: Vector,
+    index: Rows,
+    second: Vector,
+    fourth: Vector,
+    seen: str,
+    multiplicity: Order | None,
 ) -> Anchor:
     known, cov = view.known, view.cov
-    weight = np.ones(len(index)) if multiplicity is None else weights_of(multiplicity)[index]
-    second, fourth = view.sums(index, np.stack([weight, weight**3 * leverage**2]))
     # The mean over rows of the deviations is the likelihood's share of A, times the distance.
     likelihood = known.hessian - known.prior_hessian
     if cov.ndim == 1:
@@ -215,14 +237,14 @@ def _anchor(
         noise = 0.5 * (noise + noise.T)
     # E (v e)^4 <= E |v|^2 (v e)^2 for a kick v along e.
     along = _largest_relative(known.hessian, known.num_data * fourth)
-    strongest = int(np.argmax(weight * leverage))
+    strongest = int(np.argmax(leverage))
     return Anchor(
         slope=slope,
         noise_cov=noise,
-        strongest=float(weight[strongest] * leverage[strongest]),
+        strongest=float(leverage[strongest]),
         row=int(index[strongest]),
         fourth=along,
-        seen=fingerprint((view.post.data, view.post.hyper)),
+        seen=seen,
         multiplicity=multiplicity,
     )
 

@@ -22,7 +22,8 @@ from ornstein.loop import Loop, Problem, Segments, advance
 from ornstein.runs import Report, Run, Settings, Status, diverged, interrupted, to_record
 
 _CHUNKS = 40  # dispatches a long run is cut into, so that progress can be shown
-_CHUNK_STEPS = 100_000  # steps of a dispatch, at least: less is not worth its overhead
+_CHUNK_STEPS = 100_000  # steps of a dispatch, at least: less is not worth its overhead,
+_CHUNK_WORK = 4e9  # unless they make so many multiplications
 _ORDER_BYTES = 2**26  # reading orders held at once by one chain
 _FED_BYTES = 2**27  # rows read ahead, of all chains
 
@@ -238,7 +239,9 @@ class Crew:
             most = max(1, _FED_BYTES // held)
         if self.checkpoint is not None:
             most = min(most, max(1, _CHUNK_STEPS // loop.segment_steps))
-        dispatches = min(_CHUNKS, total * loop.segment_steps // _CHUNK_STEPS)
+        steps = total * loop.segment_steps
+        work = steps * loop.reader.batches.batch_size * loop.dim
+        dispatches = min(_CHUNKS, max(steps // _CHUNK_STEPS, int(work // _CHUNK_WORK)))
         if dispatches > 1:
             # Alike, so that little is overshot.
             return -(-total // max(dispatches, -(-total // most)))

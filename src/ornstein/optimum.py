@@ -16,7 +16,7 @@ import scipy.optimize
 
 from ornstein import factored
 from ornstein._check import OptimumError
-from ornstein._tree import in_double, num_rows, sum_over_blocks
+from ornstein._tree import cast, in_double, num_rows, sum_over_blocks
 from ornstein._types import Array, PyTree, Vector
 from ornstein.geometry import block_rows, chosen_rows
 from ornstein.model import Model, per_example
@@ -37,6 +37,8 @@ _SOME_ROWS = 50_000  # rows whose Hessian gives the units of a long search
 _UNIT_ROWS = 10_000  # rows whose Kronecker factors do
 _LONGEST = 400  # iterations in the same units
 _REWHITEN = 25  # iterations after which those units are looked up again
+_SINGLE = 0.1  # tolerance of searches in single precision, and how often they are tried
+_SINGLE_TRIES = 3
 _THOUSANDTH = 1e-3  # of a posterior standard deviation
 _HUNDREDTH = 1e-2
 
@@ -60,22 +62,21 @@ def find_optimum(post: Posterior, rough: bool = False) -> Vector:
 
     To rounding by Newton's method where the Hessian of all rows is cheap; else to a thousandth of
     a posterior standard deviation, or a hundredth where the Hessian does not fit. A ``rough``
-    search is content with ten times as much.
+    search is content with ten times as much; for that of a hundredth single precision will do.
 
     Raises
     ------
     OptimumError
         If the search does not converge, or ends where the loss has no strict minimum.
     """
-    looser = 10 if rough else 1
     with jax.enable_x64(True):
         if post.dim > MAX_DENSE and fits_factors(post.model):
-            return _rewhitened(post, _kronecker_units, looser * _HUNDREDTH)
+            return _rewhitened(post, _kronecker_units, _HUNDREDTH, rough)
         if post.dim > MAX_DENSE:
             return _lbfgs(post, post.start, Diagonal(np.ones(())), 1e-9 * post.num_data)[0]
         if post.quadratic or post.num_data * post.dim**2 <= _CHEAP:
             return _newton(post)
-        return _rewhitened(post, _dense_units, looser * _THOUSANDTH)
+        return _rewhitened(post, _dense_units, _THOUSANDTH, rough)
 
 
 def _newton(post: Posterior) -> Vector:
@@ -165,16 +166,18 @@ def _rewhitened(
     post: Posterior,
     look: Callable[[Posterior, PyTree, Vector], Dense | KroneckerRoot],
     tolerance: float,
+    rough: bool,
 ) -> Vector:
     """L-BFGS in the posterior's own units, about, which are looked up again now and then."""
     wanted = _UNIT_ROWS if look is _kronecker_units else max(_SOME_ROWS, 50 * post.dim)
     index = np.sort(chosen_rows(post, min(post.num_data, wanted), 0))
     rows = jax.tree.map(lambda leaf: leaf[index], post.data)
-    theta = post.start
+    theta, tolerance = post.start, tolerance * (10 if rough else 1)
     for attempt in range(_ITERATIONS):
         units = look(post, rows, theta)
         iterations = _REWHITEN * (2**attempt if look is _kronecker_units else 1)
-        theta, settled = _lbfgs(post, theta, units, tolerance, min(iterations, _LONGEST))
+        single = tolerance >= _SINGLE and attempt < _SINGLE_TRIES and not post.stored
+        theta, settled = _lbfgs(post, theta, units, tolerance, min(iterations, _LONGEST), single)
         if settled:
             return theta
     raise _no_end()
@@ -196,13 +199,18 @@ def _kronecker_units(post: Posterior, rows: PyTree, theta: Vector) -> KroneckerR
 
 
 def _lbfgs(
-    post: Posterior, start: Vector, units: Factor, tolerance: float, iterations: int = 5000
+    post: Posterior,
+    start: Vector,
+    units: Factor,
+    tolerance: float,
+    iterations: int = 5000,
+    single: bool = False,
 ) -> tuple[Vector, bool]:
     """Minimise N times the mean loss in given units; whether no slope exceeds the tolerance."""
     N = post.num_data
 
     def objective(z: Vector) -> tuple[float, Vector]:
-        loss, gradient = _loss_and_gradient(post, start + np.asarray(units.matvec(z)))
+        loss, gradient = _loss_and_gradient(post, start + np.asarray(units.matvec(z)), single)
         return N * loss, N * np.asarray(units.rmatvec(gradient))
 
     found = scipy.optimize.minimize(
@@ -236,15 +244,19 @@ def _not_finite() -> OptimumError:
     )
 
 
-def _loss_and_gradient(post: Posterior, theta: Vector) -> tuple[float, Vector]:
-    N, flat = post.num_data, jnp.asarray(theta)
+def _loss_and_gradient(
+    post: Posterior, theta: Vector, single: bool = False
+) -> tuple[float, Vector]:
+    """Of the mean loss; rows' shares in ``single`` precision, and their sums in double."""
+    N, dtype = post.num_data, np.float32 if single else np.float64
+    flat, hyper = jnp.asarray(theta, dtype), cast(post.hyper, dtype) if single else post.hyper
 
     def block(rows: PyTree, weights: Vector) -> PyTree:
-        here = in_double(rows)
-        return _first_order(post.model, flat, here, post.hyper, weights)
+        here = cast(rows, dtype) if single else in_double(rows)
+        return _first_order(post.model, flat, here, hyper, jnp.asarray(weights, dtype))
 
     totals = sum_over_blocks(post.data, block_rows(post), block)
-    prior = [np.asarray(value) for value in _prior(post.model, flat, post.hyper)]
+    prior = [np.asarray(value) for value in _prior(post.model, jnp.asarray(theta), post.hyper)]
     loss, gradient = (per_example(t, N, p, N) for t, p in zip(totals, prior, strict=True))
     return float(loss), gradient
 
@@ -265,8 +277,8 @@ def _hessian(post: Posterior, data: PyTree, theta: Vector) -> Vector:
 def _first_order(
     model: Model, theta: Array, rows: PyTree, hyper: PyTree, weights: Array
 ) -> tuple[Array, Array]:
-    loss = weights @ model.losses(theta, rows, hyper)
-    return loss, model.gradient_sum(theta, rows, hyper, weights)
+    loss = jnp.sum(weights * model.losses(theta, rows, hyper), dtype=jnp.float64)
+    return loss, model.gradient_sum(theta, rows, hyper, weights).astype(jnp.float64)
 
 
 @partial(jax.jit, static_argnums=(0,))

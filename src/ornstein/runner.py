@@ -30,6 +30,7 @@ _MAPPED = 256  # draws in a product that maps them to parameters
 _MAPPED_NUMBERS = 2**17  # of such products made together: 1 MiB
 _SEGMENT_BYTES = 2**24  # of rows read for one segment
 _LONGEST_BYTES = 2**28  # the same, where a draw takes more
+_DEAR = 1e9  # multiplications of a draw, of which no segment should make one too many
 _ORDER_READS = 5  # times a row is read in the time that putting it into a reading order takes
 
 
@@ -179,15 +180,18 @@ def _entropy(key: Array) -> tuple[int, ...]:
 def _segment_draws(plan: Plan, settings: Settings) -> int:
     """Draws on one reading order: as the plan likes, but at least four orders a run.
 
-    Fewer orders of a long table, where one takes longer than many draws: as many as leave the
-    least work, the draws beyond the run's end in it.
+    One where draws are dear and there is no order to make. Fewer orders of a long table, where one
+    takes longer than many draws: as many as leave the least work, the draws beyond the run's end
+    in it.
     """
     total, batches = warm_draws(settings) + settings.draws, plan.batches
     most = plan.segment_draws(settings.thin)
     quarter = min(most, 2 ** (max(1, total // 4).bit_length() - 1))
+    order, draw = _ORDER_READS * batches.num_data, settings.thin * batches.batch_size
+    if batches.replacement and draw * plan.dim > _DEAR:
+        return 1
     if batches.line == 1:
         return quarter
-    order, draw = _ORDER_READS * batches.num_data, settings.thin * batches.batch_size
     sizes = (min(most, quarter * more) for more in (1, 2, 4))
     return min(sizes, key=lambda size: -(-total // size) * (order + size * draw))
 

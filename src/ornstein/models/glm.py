@@ -14,6 +14,7 @@ from ornstein._tree import Layout, cast
 from ornstein._types import Array, PyTree, Vector
 from ornstein.model import LocalModel, LocalProblem, Minibatch, Model, Spread
 from ornstein.models.families import Family, Gaussian
+from ornstein.models.grams import weighted_grams
 from ornstein.models.rotated import RotatedGlm, weighted
 from ornstein.operators import Dense, Factor, KroneckerRoot
 
@@ -88,12 +89,12 @@ class Glm(Model):
         """``sum_n residual residual' (x) u u'``."""
         residual = self.residuals(theta, rows, hyper)
         squares = residual[:, :, None] * residual[:, None, :] * weights[:, None, None]
-        return self._weighted_gram(self.design(rows, theta.dtype), squares)
+        return self._weighted_grams(self.design(rows, theta.dtype), squares[None])[0]
 
     def hessian_sum(self, theta: Array, rows: PyTree, hyper: PyTree, weights: Array) -> Array:
         """``sum_n curvature (x) u u'``."""
         curvature = self._curvature(theta, rows, hyper, weights)
-        return self._weighted_gram(self.design(rows, theta.dtype), curvature)
+        return self._weighted_grams(self.design(rows, theta.dtype), curvature[None])[0]
 
     def hessian_diagonal_sum(
         self, theta: Array, rows: PyTree, hyper: PyTree, weights: Array
@@ -124,8 +125,7 @@ class Glm(Model):
         """``E[d d'] = V (x) u u'``."""
         _, squares = self._deviations(spread, rows, hyper)
         design = self.design(rows, spread.cov.dtype)
-        sums = [self._weighted_gram(design, squares * line[:, None, None]) for line in weights]
-        return jnp.stack(sums)
+        return self._weighted_grams(design, squares[None] * weights[:, :, None, None])
 
     def localise(
         self,
@@ -267,14 +267,9 @@ class Glm(Model):
         ).transpose(2, 0, 1)
         return predictor, self.residual_squares(spread.anchor, predictor, rows, hyper)
 
-    def _weighted_gram(self, design: Array, weights: Array) -> Array:
-        """``sum_n weights_n (x) u u'`` for symmetric (K, K) weights, one product per pair."""
-        blocks = _symmetric(
-            self.family.outputs, lambda a, b: (design * weights[:, a, b, None]).T @ design
-        )
-        size = self.family.outputs * design.shape[1]
-        matrix = blocks.transpose(0, 2, 1, 3).reshape(size, size)
-        return matrix[self.order][:, self.order]
+    def _weighted_grams(self, design: Array, weights: Array) -> Array:
+        """``sum_n weights_n (x) u u'`` for lines of symmetric (K, K) weights, by the parameters."""
+        return weighted_grams(design, weights)[:, self.order][:, :, self.order]
 
     def residual_squares(self, anchor: Array, cov: Array, rows: PyTree, hyper: PyTree) -> Array:
         """``E[(r - r*)(r - r*)']`` of every row, its predictor Gaussian with covariance (K, K).
