@@ -1,4 +1,4 @@
-"""Run the measurements: ``python -m benchmarks [rates answer growth page | all]``.
+"""Run the measurements: ``python -m benchmarks [rates answer growth learning page | all]``.
 
 Every section is merged into ``benchmarks/results.json`` as soon as it is done; ``page`` writes
 ``docs/benchmarks.md`` and its figures from there.
@@ -19,7 +19,7 @@ from benchmarks import page
 from benchmarks.machine import machine
 
 RESULTS = Path(__file__).with_name("results.json")
-SECTIONS = ("rates", "answer", "growth")
+SECTIONS = ("rates", "answer", "growth", "learning")
 
 
 def main() -> None:
@@ -61,9 +61,13 @@ def _section(name: str, quick: bool, repeats: int) -> Callable[[], dict[str, Any
         from benchmarks import answer
 
         return lambda: answer.run(quick)
-    from benchmarks import growth
+    if name == "growth":
+        from benchmarks import growth
 
-    return lambda: growth.run(quick)
+        return lambda: growth.run(quick)
+    from benchmarks import learning
+
+    return lambda: learning.run(quick)
 
 
 def merge(path: Path, name: str, found: dict[str, Any]) -> None:

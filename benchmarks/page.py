@@ -5,19 +5,23 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import figures
+from benchmarks.learning_page import as_markdown as learning_page
 from benchmarks.markdown import number, table
 
+_DRAWN = ("rates", "answer", "growth")
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 Section = dict[str, Any]
 
 
 def write(results: dict[str, Section], docs: Path = DOCS) -> list[Path]:
     """Write the page and a figure per section; returns what was written."""
-    names = [name for name in ("rates", "answer", "growth") if name in results]
+    names = [name for name in _DRAWN if name in results]
     drawn = [figures.draw(name, results[name], docs / "benchmarks") for name in names]
     parts = ["# Benchmarks", _ratios(results), _HOW_TO, _machines(results)]
     for name in names:
         parts += [section(name, results[name]), f"![{name}](benchmarks/{name}.svg)"]
+    if "learning" in results:
+        parts.append(section("learning", results["learning"]))
     page = docs / "benchmarks.md"
     page.write_text("\n\n".join(part for part in parts if part) + "\n")
     return [page, *drawn]
@@ -25,7 +29,8 @@ def write(results: dict[str, Section], docs: Path = DOCS) -> list[Path]:
 
 def section(name: str, found: Section) -> str:
     """A section as Markdown."""
-    return {"rates": _rates, "answer": _answer, "growth": _growth}[name](found)
+    pages = {"rates": _rates, "answer": _answer, "growth": _growth, "learning": learning_page}
+    return pages[name](found)
 
 
 _HOW_TO = """## How to run it again

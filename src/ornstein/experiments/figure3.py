@@ -22,7 +22,7 @@ from ornstein.hyper.comparators import at_optimum, mean_loss
 from ornstein.progress import each
 
 _KEY = 2016
-_TOLERANCE = 0.25  # posterior standard deviations of log lambda, which are some hundredths
+_TOLERANCE = 0.5  # posterior standard deviations of log lambda, which are some hundredths
 _DRAWS = 50
 _START = 10.0
 _GRID = (1000, 500, 200, 100, 50, 20, 10, 5, 2, 1)
