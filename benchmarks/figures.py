@@ -6,6 +6,7 @@ from typing import Any
 import matplotlib
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 Section = dict[str, Any]
 
@@ -21,7 +22,7 @@ STYLE = {
     "laplace": (_BLACK, "*"),
     "svi": (_GREEN, "P"),
 }
-_SETTINGS = {
+_SETTINGS: dict[Any, Any] = {
     "font.size": 9,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -45,7 +46,7 @@ def draw(name: str, section: Section, folder: Path) -> Path:
     return path
 
 
-def _rates(section: Section) -> plt.Figure:
+def _rates(section: Section) -> Figure:
     """Steps per second of every contestant, a panel per workload."""
     workloads = section["workloads"]
     figure, axes = plt.subplots(1, len(workloads), figsize=(3.1 * len(workloads), 2.6))
@@ -70,7 +71,7 @@ def _rate_colour(which: str) -> str:
     return _BLUE if which.split()[0] in ("sgd", "exact") else _ORANGE
 
 
-def _answer(section: Section) -> plt.Figure:
+def _answer(section: Section) -> Figure:
     """Seconds to the answer; hollow where it was not reached in the time spent."""
     problems = section["problems"]
     figure, axis = plt.subplots(figsize=(7.5, 0.9 + 0.75 * len(problems)))
@@ -100,7 +101,7 @@ def _answer(section: Section) -> plt.Figure:
     return figure
 
 
-def _growth(section: Section) -> plt.Figure:
+def _growth(section: Section) -> Figure:
     """Seconds and rows per effective draw, and seconds before the first, by rows and columns."""
     figure, axes = plt.subplots(3, 2, figsize=(8, 8), sharex="col", sharey="row")
     panels = (

@@ -16,13 +16,9 @@ from sklearn.linear_model import LogisticRegression
 
 import ornstein as orn
 from benchmarks.clock import once
-from ornstein.experiments.figure3 import PROBLEMS, Problem
+from ornstein.experiments.figure3 import DRAWS, KEY, PROBLEMS, START, TOLERANCE, Problem
 
-DRAWS = 50  # of each of four chains
-TOLERANCE = 0.5  # posterior standard deviations of log lambda, of some hundredths each
 FOLDS = 5
-_START = 10.0
-_KEY = 2016
 _FEW_ROWS = 5000  # of a quick run
 
 Table = dict[str, Any]
@@ -39,8 +35,8 @@ def measure(problem: Problem, quick: bool) -> Table:
     X, y, *_ = problem.rows()
     if quick:
         X, y = X[:_FEW_ROWS], y[:_FEW_ROWS]
-    post = orn.models.softmax(X, y, prior_precision=_START, num_classes=int(y.max()) + 1)
-    options: Table = {"draws": DRAWS, "key": _KEY, "dtype": "float32", "progress": False}
+    post = orn.models.softmax(X, y, prior_precision=START, num_classes=int(y.max()) + 1)
+    options: Table = {"draws": DRAWS, "key": KEY, "dtype": "float32", "progress": False}
     learned, joint = once(lambda: orn.learn(post, tolerance=TOLERANCE, **options))
     there = post.with_hyper(learned.values)
     _, fixed = once(lambda: orn.sample(there, **options))

@@ -4,7 +4,17 @@ import os
 import platform
 from importlib.metadata import PackageNotFoundError, version
 
-PACKAGES = ("jax", "jaxlib", "numpy", "blackjax", "optax", "numpyro", "numba", "ornstein")
+PACKAGES = (
+    "jax",
+    "jaxlib",
+    "numpy",
+    "blackjax",
+    "optax",
+    "numpyro",
+    "numba",
+    "scikit-learn",
+    "ornstein",
+)
 
 
 def machine() -> dict[str, object]:

@@ -37,11 +37,12 @@ def overhead(work: Workload, plan: orn.Plan, steps: int, rounds: int) -> dict[st
                 progress=True,
             )
 
-    result, bare = _bare_loop(sample)
+    result, bare, bare_steps = _bare_loop(sample)
     pairs = [(once(sample)[1], once(bare)[1]) for _ in range(rounds)]
     seconds, bare_seconds = np.median(pairs, axis=0)
     return {
         "steps": CHAINS * result.steps,
+        "bare_steps": bare_steps,
         "sample_seconds": float(seconds),
         "bare_seconds": float(bare_seconds),
         "ratio": float(np.median([whole / alone for whole, alone in pairs])),
@@ -64,7 +65,7 @@ def second_call(work: Workload, plan: orn.Plan) -> dict[str, float]:
     return record
 
 
-def _bare_loop(sample: Callable[[], orn.Result]) -> tuple[orn.Result, Callable[[], None]]:
+def _bare_loop(sample: Callable[[], orn.Result]) -> tuple[orn.Result, Callable[[], None], int]:
     """The result of ``sample``, and its compiled loop alone: one thread a chain, nothing between.
 
     Every dispatch repeats the chain's first: the same work, on reading orders that are ready.
@@ -90,4 +91,5 @@ def _bare_loop(sample: Callable[[], orn.Result]) -> tuple[orn.Result, Callable[[
         with ThreadPoolExecutor(CHAINS) as pool:
             list(pool.map(chain, first))
 
-    return result, bare
+    steps = sum(len(one[-1].number) * one[0].segment_steps for one in first)
+    return result, bare, steps * (dispatches // CHAINS)

@@ -41,8 +41,8 @@ python -m benchmarks answer page                   # one section, then this page
 python -m benchmarks --quick                       # short runs, for trying out
 ```
 
-Everything runs in single precision. Compilation is measured apart and not counted. Speeds of a
-shared machine drift; ratios of figures from one run are what to trust."""
+Chains run in single precision. Compilation is measured apart and not counted, but for learning.
+Speeds of a shared machine drift; ratios of figures from one run are what to trust."""
 
 
 def _ratios(results: dict[str, Section]) -> str:

@@ -10,6 +10,7 @@ import pytest
 import ornstein as orn
 from montecarlo import assert_covariance
 from ornstein import crew, loop, runner
+from ornstein._memory import fresh
 from ornstein.operators import Dense
 from tables import as_generic, features, regression, zoo
 
@@ -96,6 +97,17 @@ def test_random_numbers_in_blocks_serve_as_well(monkeypatch: pytest.MonkeyPatch)
     assert_covariance(result.flat, plan.center, plan.predicted_cov)
     again = orn.sample(post, plan, key=3, draws=3000, thin=21, chunk=3)
     assert np.array_equal(result.flat, again.flat)
+
+
+def test_of_dear_draws_few_are_made_beyond_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ornstein.runner._DEAR", 1.0)
+    monkeypatch.setattr("ornstein.crew._CHUNK_WORK", 1.0)
+    post = regression(rows=2000)
+    plan = orn.plan(post, batch_size=100, batches="independent")
+    result = orn.sample(post, plan, key=4, chains=16, draws=301, warmup=10, thin=3)
+    wanted = 12 + 301 * 3  # the warm-up in whole draws
+    assert wanted <= result.steps <= wanted + 8 * 3  # 305 draws in 39 chunks of 8
+    assert_covariance(result.flat, plan.center, plan.predicted_cov)
 
 
 def test_parameters_of_any_pytree_come_back_in_shape() -> None:
@@ -219,3 +231,12 @@ def test_pieces_of_chains_become_parameters_in_order(monkeypatch: pytest.MonkeyP
     for chain, draws in zip(chains, found, strict=True):
         expected = np.concatenate(chain.kept)[:1003] @ root.T + center
         np.testing.assert_allclose(draws, expected, rtol=1e-12)
+
+
+def test_large_arrays_may_be_written_and_outlive_their_maker() -> None:
+    large, small = fresh((3, 2**20), np.int32), fresh((2, 2), np.int32)
+    for array in (large, small):
+        array[:] = 7
+    assert large.shape == (3, 2**20)
+    assert large.dtype == small.dtype == np.int32
+    assert int(large.sum()) == 7 * 3 * 2**20

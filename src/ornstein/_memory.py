@@ -12,10 +12,10 @@ _LARGE = 2**22  # bytes from which NumPy asks for huge pages
 
 
 def fresh(shape: tuple[int, ...], dtype: npt.DTypeLike = float) -> npt.NDArray[Any]:
-    """Like ``np.empty``, in ordinary pages.
+    """Like ``np.empty``, without asking for huge pages.
 
-    NumPy asks for huge ones, for which the system may have to move others aside while we wait:
-    longer than it takes to write the array.
+    NumPy does, and the system may have to move others aside for them while we wait: longer than it
+    takes to write the array.
 
     Examples
     --------

@@ -95,8 +95,8 @@ class Crew:
         if self.checkpoint is None:
             return None
         example = np.empty((0, self.loop.dim), self.settings.dtype)
-        fresh = [Saved(chain.at, chain.leaves, [example]) for chain in chains]
-        found = self.checkpoint.restore(fresh)
+        begun = [Saved(chain.at, chain.leaves, [example]) for chain in chains]
+        found = self.checkpoint.restore(begun)
         ended = self.checkpoint.ended()
         if found is None:
             return None

@@ -75,7 +75,8 @@ class Batches:
     @property
     def line(self) -> int:
         """Rows that stay together in reading orders of windows."""
-        return _LINE if self.scheme == "windows" and self.num_data >= _LONG else 1
+        long = self.num_data >= max(_LONG, 2 * self.batch_size)
+        return _LINE if self.scheme == "windows" and long else 1
 
     @property
     def per_epoch(self) -> int:

@@ -51,23 +51,24 @@ def fit_basis(post: Posterior, theta: Vector, data: PyTree) -> KroneckerBasis:
 
     ``P (x) G`` nearest to the rows' share of the Hessian in Frobenius' norm, by power iterations:
     ``G = sum <P, H_n> u u'``, ``P = sum (u' G u) H_n``. V_c and V_f are their eigenvectors, columns
-    measured in units of the prior's standard deviation. In single precision: any basis will do.
+    measured in units of the prior's standard deviation. All but the last in single precision.
     """
     factored = predictors(post)
     scale = _prior_scale(post, theta, factored)
     step = max(1, num_rows(data) // _FIT_ROWS)
     rows = jax.tree.map(lambda leaf: leaf[::step], data)
     P, G = np.eye(factored.outputs), np.eye(factored.width)
-    for _ in range(_FITS):
-        G = _total(post, rows, partial(_gram, post.model), theta, scale, P, single=True)
+    for number in range(_FITS):
+        total = partial(_total, post, rows, single=number < _FITS - 1)
+        G = total(partial(_gram, post.model), theta, scale, P)
         G = G / max(float(np.trace(G)), np.finfo(float).tiny)
-        P = _total(post, rows, partial(_output_factor, post.model), theta, scale, G, single=True)
+        P = total(partial(_output_factor, post.model), theta, scale, G)
         P = P / max(float(np.trace(P)), np.finfo(float).tiny)
     return KroneckerBasis(_vectors(P), _vectors(G), scale, factored.features)
 
 
 def _vectors(matrix: Vector) -> Vector:
-    return np.asarray(np.linalg.eigh(0.5 * (matrix + matrix.T).astype(float))[1])
+    return np.asarray(np.linalg.eigh(0.5 * (matrix + matrix.T))[1])
 
 
 def _prior_scale(post: Posterior, theta: Vector, factored: Factored) -> Vector:

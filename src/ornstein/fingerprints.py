@@ -15,6 +15,7 @@ from ornstein.posterior import Posterior
 from ornstein.records import digest
 from ornstein.stored import Stored, ahead
 
+_DRAWS = "2"  # raised where a key gives other draws than before
 _PIECE_ROWS = 2**18  # read at once
 _LOOKS = 4  # rows and prior are looked at, to tell models apart
 
@@ -82,8 +83,9 @@ def looks(post: Posterior, theta: Vector) -> Vector:
 
 
 def versions() -> dict[str, str]:
-    """What rounding may depend on."""
+    """What rounding may depend on, and which draws a key gives."""
     return {
+        "draws": _DRAWS,
         "jax": jax.__version__,
         "numpy": np.__version__,
         "machine": platform.machine(),

@@ -43,7 +43,8 @@ class TableModel:
             columns = {f"p({name})": chances[:, i] for i, name in enumerate(target.classes)}
             return pd.DataFrame({"predicted": best, **columns})
         found = predictive.summarise(self.draws, X, interval)
-        names = {"mean": "mean", "low": f"low {interval:.0%}", "high": f"high {interval:.0%}"}
+        low, high = _ends(interval)
+        names = {"mean": "mean", "low": low, "high": high}
         columns = {
             names[part]: target.centre + target.scale * getattr(found, part) for part in names
         }
@@ -154,19 +155,23 @@ def summary(encoding: tables.Encoding, result: Result, interval: float = 0.9) ->
         axis=1,
     )
     tail = (1 - predictive.mass(interval)) / 2
-    low, high = np.quantile(flat, [tail, 1 - tail], axis=0)
+    ends = np.quantile(flat, [tail, 1 - tail], axis=0)
     frame = pd.DataFrame(
         {
             "mean": flat.mean(axis=0),
             "sd": flat.std(axis=0, ddof=1),
-            f"low {interval:.0%}": low,
-            f"high {interval:.0%}": high,
+            **dict(zip(_ends(interval), ends, strict=True)),
         },
         index=pd.Index(_labels(encoding), name="parameter"),
     )
     quality = own[["ess_bulk", "r_hat"]].to_numpy()
     frame[["ess_bulk", "r_hat"]] = quality if len(quality) == len(frame) else np.nan
     return frame
+
+
+def _ends(interval: float) -> tuple[str, str]:
+    """Names of an interval's ends."""
+    return f"low {100 * interval:g}%", f"high {100 * interval:g}%"
 
 
 def about(model: TableModel, result: Result) -> dict[str, str]:
@@ -256,7 +261,7 @@ def save(
 
     files: dict[str, Writer] = {
         **result.files(),
-        "summary.csv": summary(model.encoding, result).to_csv,
+        "summary.csv": lambda path: summary(model.encoding, result).to_csv(path),
         "table.json": write_about,
         **(extra or {}),
     }

@@ -36,6 +36,7 @@ _CHEAP = 2e9  # multiplications of a Hessian that may be computed at every step
 _SOME_ROWS = 50_000  # rows whose Hessian gives the units of a long search
 _UNIT_ROWS = 10_000  # rows whose Kronecker factors do
 _LONGEST = 400  # iterations in the same units
+_UNWHITENED = 5000  # the same, of parameters as they are
 _REWHITEN = 25  # iterations after which those units are looked up again
 _SINGLE = 0.1  # tolerance of searches in single precision, and how often they are tried
 _SINGLE_TRIES = 3
@@ -73,7 +74,8 @@ def find_optimum(post: Posterior, rough: bool = False) -> Vector:
         if post.dim > MAX_DENSE and fits_factors(post.model):
             return _rewhitened(post, _kronecker_units, _HUNDREDTH, rough)
         if post.dim > MAX_DENSE:
-            return _lbfgs(post, post.start, Diagonal(np.ones(())), 1e-9 * post.num_data)[0]
+            identity = Diagonal(np.ones(()))
+            return _lbfgs(post, identity, 1e-9 * post.num_data, _UNWHITENED, post.start)[0]
         if post.quadratic or post.num_data * post.dim**2 <= _CHEAP:
             return _newton(post)
         return _rewhitened(post, _dense_units, _THOUSANDTH, rough)
@@ -177,7 +179,10 @@ def _rewhitened(
         units = look(post, rows, theta)
         iterations = _REWHITEN * (2**attempt if look is _kronecker_units else 1)
         single = tolerance >= _SINGLE and attempt < _SINGLE_TRIES and not post.stored
-        theta, settled = _lbfgs(post, theta, units, tolerance, min(iterations, _LONGEST), single)
+        search = partial(_lbfgs, post, units, tolerance, min(iterations, _LONGEST))
+        theta, settled = search(theta, single)
+        if settled and single:  # by slopes that are off where columns lie far from zero
+            theta, settled = search(theta)
         if settled:
             return theta
     raise _no_end()
@@ -200,13 +205,16 @@ def _kronecker_units(post: Posterior, rows: PyTree, theta: Vector) -> KroneckerR
 
 def _lbfgs(
     post: Posterior,
-    start: Vector,
     units: Factor,
     tolerance: float,
-    iterations: int = 5000,
+    iterations: int,
+    start: Vector,
     single: bool = False,
 ) -> tuple[Vector, bool]:
-    """Minimise N times the mean loss in given units; whether no slope exceeds the tolerance."""
+    """Minimise N times the mean loss in given units; whether no slope exceeds the tolerance.
+
+    In ``single`` precision, a search that leaves its range ends where it began.
+    """
     N = post.num_data
 
     def objective(z: Vector) -> tuple[float, Vector]:
@@ -227,6 +235,8 @@ def _lbfgs(
         },
     )
     if not np.all(np.isfinite(found.x)):
+        if single:
+            return start, False
         raise _not_finite()
     return start + np.asarray(units.matvec(found.x)), bool(np.abs(found.jac).max() <= tolerance)
 
@@ -247,7 +257,7 @@ def _not_finite() -> OptimumError:
 def _loss_and_gradient(
     post: Posterior, theta: Vector, single: bool = False
 ) -> tuple[float, Vector]:
-    """Of the mean loss; rows' shares in ``single`` precision, and their sums in double."""
+    """Of the mean loss; blocks of rows in ``single`` precision, their sums in double."""
     N, dtype = post.num_data, np.float32 if single else np.float64
     flat, hyper = jnp.asarray(theta, dtype), cast(post.hyper, dtype) if single else post.hyper
 

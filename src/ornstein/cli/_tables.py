@@ -204,10 +204,11 @@ def predict(
 
     Example: ornstein predict houses new.csv -o prices.csv
     """
-    from ornstein import fitted
+    from ornstein import fitted, tables
 
     model = fitted.load(run)
-    found = model.predict(fitted.read_new(table, model.encoding), interval)
+    frame = tables.read(table, text=model.encoding.text_columns)
+    found = model.predict(frame, interval)
     if out is None:
         typer.echo(found.to_csv(index=False), nl=False)
         return

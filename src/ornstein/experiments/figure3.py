@@ -21,10 +21,10 @@ from ornstein.hyper import Options, ascend
 from ornstein.hyper.comparators import at_optimum, mean_loss
 from ornstein.progress import each
 
-_KEY = 2016
-_TOLERANCE = 0.5  # posterior standard deviations of log lambda, which are some hundredths
-_DRAWS = 50
-_START = 10.0
+KEY = 2016
+TOLERANCE = 0.5  # posterior standard deviations of log lambda, which are some hundredths
+DRAWS = 50
+START = 10.0
 _GRID = (1000, 500, 200, 100, 50, 20, 10, 5, 2, 1)
 
 
@@ -72,7 +72,7 @@ def _covertype() -> tuple[npt.NDArray[Any], ...]:
     X, y = data.X.astype(np.float32), data.y.astype(int) - 1
     measured = data.X[:, :10].astype(float)
     X[:, :10] = (measured - measured.mean(axis=0)) / measured.std(axis=0)
-    order = np.random.default_rng(_KEY).permutation(len(X))
+    order = np.random.default_rng(KEY).permutation(len(X))
     train, test = np.sort(order[:500_000]), np.sort(order[500_000:])
     return X[train], y[train], X[test], y[test]
 
@@ -139,7 +139,7 @@ def _measure(problem: Problem, ready: Callable[[str], None]) -> dict[str, Any]:
         seconds.append(perf_counter() - began)
         grid.append({"lambda": precision, "test_loss": mean_loss(test, here)})
     best = min(grid, key=lambda point: point["test_loss"])
-    chosen, here, fixed = [], train.with_hyper({"prior_precision": _START}), 0.0
+    chosen, here, fixed = [], train.with_hyper({"prior_precision": START}), 0.0
     for name in METHODS:
         ready(f"{problem.name}, {name}")
         record, there = _choose(name, here, test)
@@ -165,7 +165,7 @@ def _measure(problem: Problem, ready: Callable[[str], None]) -> dict[str, Any]:
 def _fixed_seconds(post: orn.Posterior) -> float:
     """What planning and sampling cost where nothing is learned, from the same start."""
     began = perf_counter()
-    orn.sample(post, key=_KEY, draws=_DRAWS, progress=False, dtype="float32")
+    orn.sample(post, key=KEY, draws=DRAWS, progress=False, dtype="float32")
     return perf_counter() - began
 
 
@@ -180,9 +180,9 @@ def _choose(
     elif name == "exact":
         learned = orn.learn(
             post,
-            tolerance=_TOLERANCE,
-            key=_KEY,
-            draws=_DRAWS,
+            tolerance=TOLERANCE,
+            key=KEY,
+            draws=DRAWS,
             progress=False,
             dtype="float32",
         )
@@ -201,7 +201,7 @@ def _choose(
 
 def _by_prediction(post: orn.Posterior, plan: Mapping[str, Any]) -> tuple[orn.Posterior, str]:
     """Where a sampler's own moments, as T2 predicts them, come to rest."""
-    options = Options(tolerance=_TOLERANCE, moments="plan")
+    options = Options(tolerance=TOLERANCE, moments="plan")
     diagonal = plan["method"] == "exact"
     for rho in _RHO if diagonal else (None,):
         given = {**plan, "rho": rho} if diagonal else dict(plan)

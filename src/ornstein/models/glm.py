@@ -89,12 +89,12 @@ class Glm(Model):
         """``sum_n residual residual' (x) u u'``."""
         residual = self.residuals(theta, rows, hyper)
         squares = residual[:, :, None] * residual[:, None, :] * weights[:, None, None]
-        return self._weighted_grams(self.design(rows, theta.dtype), squares[None])[0]
+        return self._by_parameters(weighted_grams(self.design(rows, theta.dtype), squares))[0]
 
     def hessian_sum(self, theta: Array, rows: PyTree, hyper: PyTree, weights: Array) -> Array:
         """``sum_n curvature (x) u u'``."""
         curvature = self._curvature(theta, rows, hyper, weights)
-        return self._weighted_grams(self.design(rows, theta.dtype), curvature[None])[0]
+        return self._by_parameters(weighted_grams(self.design(rows, theta.dtype), curvature))[0]
 
     def hessian_diagonal_sum(
         self, theta: Array, rows: PyTree, hyper: PyTree, weights: Array
@@ -125,7 +125,7 @@ class Glm(Model):
         """``E[d d'] = V (x) u u'``."""
         _, squares = self._deviations(spread, rows, hyper)
         design = self.design(rows, spread.cov.dtype)
-        return self._weighted_grams(design, squares[None] * weights[:, :, None, None])
+        return self._by_parameters(weighted_grams(design, squares, weights))
 
     def localise(
         self,
@@ -267,9 +267,9 @@ class Glm(Model):
         ).transpose(2, 0, 1)
         return predictor, self.residual_squares(spread.anchor, predictor, rows, hyper)
 
-    def _weighted_grams(self, design: Array, weights: Array) -> Array:
-        """``sum_n weights_n (x) u u'`` for lines of symmetric (K, K) weights, by the parameters."""
-        return weighted_grams(design, weights)[:, self.order][:, :, self.order]
+    def _by_parameters(self, matrices: Array) -> Array:
+        """Matrices by outputs and designs, in the order of the parameters."""
+        return matrices[:, self.order][:, :, self.order]
 
     def residual_squares(self, anchor: Array, cov: Array, rows: PyTree, hyper: PyTree) -> Array:
         """``E[(r - r*)(r - r*)']`` of every row, its predictor Gaussian with covariance (K, K).

@@ -11,29 +11,31 @@ _WIDEST = 128  # columns of which they are
 _WORTH = 4  # times as many columns as weights of a row, at most
 
 
-def weighted_grams(design: Array, weights: Array) -> Array:
-    """``sum_n M_ln (x) u_n u_n'`` for lines of symmetric (K, K) weights: (L, K F, K F).
+def weighted_grams(design: Array, matrices: Array, lines: Array | None = None) -> Array:
+    """``sum_n w_ln M_n (x) u_n u_n'`` for every line of weights (L, n): (L, K F, K F).
 
-    Of designs (n, F) and weights (L, n, K, K). Where rows have many weights, as one product of
-    these with the products of every two columns; else as one product for each weight.
+    Of designs (n, F) and symmetric matrices (n, K, K); one line of ones if none are given. Where
+    rows have many weights, as one product of these with the products of every two columns; else as
+    one product for each weight.
 
     Examples
     --------
-    >>> weighted_grams(jnp.array([[1.0], [2.0]]), jnp.ones((1, 2, 1, 1)))[0].tolist()
+    >>> weighted_grams(jnp.array([[1.0], [2.0]]), jnp.ones((2, 1, 1)))[0].tolist()
     [[5.0]]
     """
-    lines, _, outputs, _ = weights.shape
+    rows, outputs, _ = matrices.shape
     columns = design.shape[1]
-    a, b = np.triu_indices(outputs)
-    by_row = lines * len(a)
-    flat = jnp.stack([weights[:, :, i, j] for i, j in zip(a, b, strict=True)], axis=1)
-    if outputs > 1 and columns <= min(_WIDEST, _WORTH * by_row):
-        sums = _by_products(design, flat.reshape(by_row, -1))
+    above = zip(*np.triu_indices(outputs), strict=True)
+    entries = jnp.stack([matrices[:, a, b] for a, b in above])
+    count = 1 if lines is None else len(lines)
+    weights = entries if lines is None else (lines[:, None] * entries[None]).reshape(-1, rows)
+    if outputs > 1 and columns <= min(_WIDEST, _WORTH * len(weights)):
+        sums = _by_products(design, weights)
     else:
-        sums = jnp.stack([(design * w[:, None]).T @ design for w in flat.reshape(by_row, -1)])
-    sums = sums.reshape(lines, len(a), columns, columns)
+        sums = jnp.stack([(design * w[:, None]).T @ design for w in weights])
+    sums = sums.reshape(count, -1, columns, columns)
     whole = sums[:, _places(outputs)].transpose(0, 1, 3, 2, 4)
-    return whole.reshape(lines, outputs * columns, outputs * columns)
+    return whole.reshape(count, outputs * columns, outputs * columns)
 
 
 def _by_products(design: Array, weights: Array) -> Array:
