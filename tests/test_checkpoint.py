@@ -9,7 +9,7 @@ import pytest
 
 import ornstein as orn
 from keeping import contents, sittings
-from ornstein import plan_record
+from ornstein import fingerprints, plan_record
 from tables import features, regression, zoo
 
 WAYS: dict[str, dict[str, Any]] = {
@@ -272,9 +272,11 @@ def test_folders_of_something_else_are_left_alone(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-def test_versions_that_differ_are_told(ended: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "ornstein.fingerprints.versions", lambda: {"jax": "9", "numpy": "9", "machine": "m"}
-    )
-    with pytest.warns(orn.CheckpointWarning, match="begun elsewhere: jax was"):
+@pytest.mark.parametrize("name", ["draws", "jax", "numpy", "machine"])
+def test_versions_that_differ_are_told(
+    ended: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    here = fingerprints.versions() | {name: "9"}
+    monkeypatch.setattr(fingerprints, "versions", lambda: here)
+    with pytest.warns(orn.CheckpointWarning, match=f"begun elsewhere: {name} was .* now '9'"):
         orn.sample(orn.models.linear(X, Y), checkpoint=ended, **GIVEN)
