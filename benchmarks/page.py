@@ -7,6 +7,7 @@ from typing import Any
 from benchmarks import figures
 from benchmarks.learning_page import as_markdown as learning_page
 from benchmarks.markdown import number, table
+from benchmarks.ratios import best_peer
 
 _DRAWN = ("rates", "answer", "growth")
 DOCS = Path(__file__).resolve().parents[1] / "docs"
@@ -92,7 +93,8 @@ def _room(found: Section) -> str:
     rows = []
     for name, work in found["workloads"].items():
         rates = {key: rate["median"] for key, rate in work["rates"].items()}
-        peer = max(rates[key] for key in ("blackjax sgld", "optax sgd"))
+        peer = best_peer(rates)
+        assert peer is not None
         flag = found.get("flag", {}).get("workloads", {}).get(name)
         best = max(rates["sgd windows"], rates["sgd independent"])
         flagged = max(flag["rates"][key]["median"] for key in _OURS) if flag else None

@@ -22,6 +22,7 @@ from benchmarks.limit import check, limit
 from benchmarks.machine import machine
 from benchmarks.overhead import overhead, second_call
 from benchmarks.peers import blackjax_sgld, optax_sgd
+from benchmarks.ratios import ratios
 from benchmarks.workloads import NAMES, THIN, Workload, load
 
 FLAG = "--xla_backend_extra_options=xla_cpu_small_while_loop_byte_threshold=65536"
@@ -83,7 +84,7 @@ def measure(work: Workload, repeats: int, quick: bool, peers: bool = True) -> Ta
         "batch_size": work.batch_size,
         "chains": work.chains,
         "rates": rates,
-        "ratios": _ratios({name: row["median"] for name, row in rates.items()}),
+        "ratios": ratios({name: row["median"] for name, row in rates.items()}),
     }
 
 
@@ -116,20 +117,6 @@ def _plan(work: Workload, method: str, batches: str) -> orn.Plan:
     return orn.plan(
         work.posterior, method=method, batch_size=work.batch_size, batches=batches, **options
     )
-
-
-def _ratios(rates: dict[str, float]) -> dict[str, float]:
-    """Our windows over the best peer, and each of our schemes over the limit of the same one."""
-    ratios = {
-        "windows over limit windows": rates["sgd windows"] / rates["limit windows"],
-        "windows over limit independent": rates["sgd windows"] / rates["limit independent"],
-        "independent over limit independent": rates["sgd independent"] / rates["limit independent"],
-    }
-    peers = [rates[name] for name in ("blackjax sgld", "optax sgd") if name in rates]
-    if peers:
-        ratios["windows over best peer"] = rates["sgd windows"] / max(peers)
-        ratios["independent over best peer"] = rates["sgd independent"] / max(peers)
-    return ratios
 
 
 def _with_flag(repeats: int, quick: bool) -> Table:
