@@ -1,6 +1,7 @@
 """A and C at a point, and the optimum."""
 
 import sys
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 
 import ornstein as orn
+from ornstein import optimum
 from ornstein.geometry import block_rows
 from ornstein.optimum import find_optimum
 from tables import as_generic, features, regression, zoo
@@ -130,6 +132,35 @@ def test_newton_finds_its_way_from_where_the_loss_is_not_convex() -> None:
         init=np.array(30.0),
     )
     assert abs(find_optimum(post)[0] - 1.1) < 0.02
+
+
+@pytest.mark.parametrize("start", [0.0, 30.0])
+def test_a_long_search_goes_by_the_optimum_of_a_sample(
+    start: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(20_000, 3))
+    y = (rng.random(20_000) < 1 / (1 + np.exp(-X @ np.array([1.0, -2.0, 0.5])))).astype(int)
+    post = orn.models.logistic(X, y)
+    post = post.with_hyper({"prior_precision": 1.0}, {"coef": np.full(3, start)})
+    newton = find_optimum(post)
+    looked: list[int] = []
+    evaluate = optimum._loss_and_gradient
+
+    def counted(post: orn.Posterior, theta: Any, rows: Any = None, single: bool = False) -> Any:
+        looked.append(post.num_data if rows is None else len(rows["y"]))
+        return evaluate(post, theta, rows, single)
+
+    monkeypatch.setattr(optimum, "_loss_and_gradient", counted)
+    monkeypatch.setattr(optimum, "_CHEAP", 0)
+    monkeypatch.setattr(optimum, "_SOME_ROWS", 1000)
+    deviations = 1 / np.sqrt(20_000 * np.diag(orn.geometry(post, {"coef": newton}).hessian))
+    assert np.all(np.abs(find_optimum(post) - newton) < 2e-3 * deviations)
+    assert looked.count(1000) > looked.count(20_000)
+    looked.clear()
+    there = post.with_hyper({"prior_precision": 1.0}, {"coef": newton})
+    find_optimum(there)
+    assert looked.count(1000) == 1  # no reason to go away from where it is
 
 
 def test_lbfgs_agrees_with_newton(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -27,7 +27,8 @@ _FIT_ROWS = 20_000  # rows that choose the basis; all rows then choose the value
 _FITS = 2  # rounds of fitting one factor given the other
 _UNSEEN = 1e-12  # share of the curvature below which the rows do not see a direction of outputs
 _PROBES = 2  # random directions from which Lanczos' method starts
-_LANCZOS = 24  # products it makes from each
+LANCZOS = 24  # products it makes from each, to find the spectrum's ends
+FEW_LANCZOS = 8  # the same, where means over it are all that is wanted
 
 
 def predictors(post: Posterior) -> Factored:
@@ -114,7 +115,7 @@ def diagonals(post: Posterior, theta: Vector, basis: KroneckerBasis, data: PyTre
 
 
 def relative_spectrum(
-    post: Posterior, theta: Vector, approximation: Kronecker, data: PyTree
+    post: Posterior, theta: Vector, approximation: Kronecker, data: PyTree, products: int = LANCZOS
 ) -> tuple[Spectrum, Spectrum]:
     """Eigenvalues of A relative to its approximation, as averages see them.
 
@@ -133,7 +134,7 @@ def relative_spectrum(
     rng = np.random.default_rng(0)
     signs = rng.choice([-1.0, 1.0], size=(2 * _PROBES, len(theta)))
     signs[_PROBES:] = np.asarray(root.basis.dual.adjoint(signs[_PROBES:])) / units
-    found = lanczos(product, signs, min(_LANCZOS, len(theta)))
+    found = lanczos(product, signs, min(products, len(theta)))
     return Spectrum.joined(found[:_PROBES]), Spectrum.joined(found[_PROBES:])
 
 

@@ -151,6 +151,17 @@ def geometry(
     >>> orn.geometry(post, at={"coef": np.array([1.0])}).hessian
     array([[5.]])
     """
+    return _estimate(post, at, structure, rows, key, factored.LANCZOS)
+
+
+def glance(post: Posterior, at: PyTree, structure: str, rows: int | None) -> Geometry:
+    """The same for means over the posterior: the ends of relative spectra are not looked for."""
+    return _estimate(post, at, structure, rows, 0, factored.FEW_LANCZOS)
+
+
+def _estimate(
+    post: Posterior, at: PyTree, structure: str, rows: int | None, key: Key, products: int
+) -> Geometry:
     _check.choice("structure", structure, STRUCTURES)
     post = post.at(at)
     theta = post.layout.ravel(at)
@@ -158,7 +169,7 @@ def geometry(
     groups = _groups(post, rows, key)
     basis = None
     with jax.enable_x64(True):
-        prior = _prior(post.model, theta, post.hyper, dense)
+        prior = prior_terms(post.model, theta, post.hyper, dense)
         if structure == "kronecker":
             basis = factored.fit_basis(post, theta, _joined(groups))
             prior = prior[0], factored.prior_diagonal(basis, prior[1])
@@ -189,16 +200,32 @@ def geometry(
         hessian_error=errors[0],
         noise_cov_error=errors[1],
     )
-    return found if basis is None else _with_spectrum(post, found, basis, _joined(groups))
+    if basis is None:
+        return found
+    return _with_spectrum(post, found, basis, _joined(groups), products)
 
 
 def _with_spectrum(
-    post: Posterior, found: Geometry, basis: KroneckerBasis, data: PyTree
+    post: Posterior, found: Geometry, basis: KroneckerBasis, data: PyTree, products: int
 ) -> Geometry:
     approximation = Kronecker(basis.dual, found.hessian)
     with jax.enable_x64(True):
-        spectra = factored.relative_spectrum(post, found.center, approximation, data)
+        spectra = factored.relative_spectrum(post, found.center, approximation, data, products)
     return replace(found, factors=Factors(basis, found.hessian, found.noise_cov, *spectra))
+
+
+def under_prior(known: Geometry, post: Posterior) -> Geometry:
+    """The same curvature of the rows, under another prior: that of ``post``."""
+    with jax.enable_x64(True):
+        _, prior = prior_terms(post.model, known.center, post.hyper, known.hessian.ndim == 2)
+    factors = known.factors if known.structure == "kronecker" else None
+    if factors is not None:
+        prior = factored.prior_diagonal(factors.basis, prior)
+    prior = prior / known.num_data
+    hessian = known.hessian - known.prior_hessian + prior
+    if factors is not None:
+        factors = replace(factors, hessian=hessian)
+    return replace(known, hessian=hessian, prior_hessian=prior, factors=factors)
 
 
 def factorise(post: Posterior, known: Geometry) -> Geometry:
@@ -348,12 +375,13 @@ def _block_sums(
     return total, weights @ gradients**2, diagonal
 
 
+def prior_terms(model: Model, theta: Vector, hyper: PyTree, dense: bool) -> tuple[Vector, Vector]:
+    """Gradient and Hessian of ``-log p(theta)``, or its diagonal."""
+    gradient, hessian = _prior_terms(model, jnp.asarray(theta), hyper, dense)
+    return np.asarray(gradient), np.asarray(hessian)
+
+
 @partial(jax.jit, static_argnums=(0, 3))
 def _prior_terms(model: Model, theta: Array, hyper: PyTree, dense: bool) -> tuple[Array, Array]:
     hessian = model.prior_hessian if dense else model.prior_hessian_diagonal
     return model.prior_gradient(theta, hyper), hessian(theta, hyper)
-
-
-def _prior(model: Model, theta: Vector, hyper: PyTree, dense: bool) -> tuple[Vector, Vector]:
-    gradient, hessian = _prior_terms(model, jnp.asarray(theta), hyper, dense)
-    return np.asarray(gradient), np.asarray(hessian)

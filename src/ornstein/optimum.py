@@ -2,9 +2,11 @@
 
 Newton's method, made safe away from convexity by taking eigenvalues' absolute values; L-BFGS
 where the Hessian of all rows takes long or does not fit, in units in which a sampled Hessian, or
-its approximation by Kronecker factors, is the identity.
+its approximation by Kronecker factors, is the identity. A search that begins far away first goes to
+the optimum of the sample.
 """
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
@@ -40,6 +42,9 @@ _UNWHITENED = 5000  # the same, of parameters as they are
 _REWHITEN = 25  # iterations after which those units are looked up again
 _SINGLE = 0.1  # tolerance of searches in single precision, and how often they are tried
 _SINGLE_TRIES = 3
+_COARSEST = 0.5  # of a posterior standard deviation
+_OUTSIDE = 4.0  # times the squared distance at which a sample's optimum is expected to lie
+_SAMPLE_TRIES = 8
 _THOUSANDTH = 1e-3  # of a posterior standard deviation
 _HUNDREDTH = 1e-2
 
@@ -58,12 +63,12 @@ def fits_factors(model: Model) -> bool:
     return predictors is not None and predictors.outputs > 1 and predictors.width <= MAX_WIDTH
 
 
-def find_optimum(post: Posterior, rough: bool = False) -> Vector:
+def find_optimum(post: Posterior, slack: float = 1.0) -> Vector:
     """The flat parameters that maximise the posterior density.
 
     To rounding by Newton's method where the Hessian of all rows is cheap; else to a thousandth of
-    a posterior standard deviation, or a hundredth where the Hessian does not fit. A ``rough``
-    search is content with ten times as much; for that of a hundredth single precision will do.
+    a posterior standard deviation, or a hundredth where the Hessian does not fit, times ``slack``;
+    at most half of one. From a tenth, single precision will do.
 
     Raises
     ------
@@ -72,13 +77,13 @@ def find_optimum(post: Posterior, rough: bool = False) -> Vector:
     """
     with jax.enable_x64(True):
         if post.dim > MAX_DENSE and fits_factors(post.model):
-            return _rewhitened(post, _kronecker_units, _HUNDREDTH, rough)
+            return _rewhitened(post, _kronecker_units, _HUNDREDTH * slack)
         if post.dim > MAX_DENSE:
             identity = Diagonal(np.ones(()))
             return _lbfgs(post, identity, 1e-9 * post.num_data, _UNWHITENED, post.start)[0]
         if post.quadratic or post.num_data * post.dim**2 <= _CHEAP:
             return _newton(post)
-        return _rewhitened(post, _dense_units, _THOUSANDTH, rough)
+        return _rewhitened(post, _dense_units, _THOUSANDTH * slack)
 
 
 def _newton(post: Posterior) -> Vector:
@@ -168,24 +173,44 @@ def _rewhitened(
     post: Posterior,
     look: Callable[[Posterior, PyTree, Vector], Dense | KroneckerRoot],
     tolerance: float,
-    rough: bool,
 ) -> Vector:
     """L-BFGS in the posterior's own units, about, which are looked up again now and then."""
     wanted = _UNIT_ROWS if look is _kronecker_units else max(_SOME_ROWS, 50 * post.dim)
     index = np.sort(chosen_rows(post, min(post.num_data, wanted), 0))
     rows = jax.tree.map(lambda leaf: leaf[index], post.data)
-    theta, tolerance = post.start, tolerance * (10 if rough else 1)
+    theta, units, tolerance = post.start, post.units, min(tolerance, _COARSEST)
+    if units is None and look is _dense_units:
+        theta, units = _on_sample(post, rows, theta)
     for attempt in range(_ITERATIONS):
-        units = look(post, rows, theta)
+        units = look(post, rows, theta) if units is None else units
         iterations = _REWHITEN * (2**attempt if look is _kronecker_units else 1)
         single = tolerance >= _SINGLE and attempt < _SINGLE_TRIES and not post.stored
         search = partial(_lbfgs, post, units, tolerance, min(iterations, _LONGEST))
-        theta, settled = search(theta, single)
+        theta, settled = search(theta, single=single)
         if settled and single:  # by slopes that are off where columns lie far from zero
             theta, settled = search(theta)
         if settled:
             return theta
+        units = None
     raise _no_end()
+
+
+def _on_sample(post: Posterior, rows: PyTree, theta: Vector) -> tuple[Vector, Dense]:
+    """Where to begin: at the optimum of a sample, if that is nearer; and the units there.
+
+    It lies about ``D N / n`` squared posterior standard deviations from that of all rows.
+    """
+    units, share = _dense_units(post, rows, theta), post.num_data / num_rows(rows)
+    _, gradient = _loss_and_gradient(post, theta, rows)
+    away = float(np.sum(np.square(post.num_data * np.asarray(units.rmatvec(gradient)))))
+    if share == 1 or not away > _OUTSIDE * share * post.dim:
+        return theta, units
+    for _ in range(_SAMPLE_TRIES):
+        theta, settled = _lbfgs(post, units, math.sqrt(share), _REWHITEN, theta, rows)
+        units = _dense_units(post, rows, theta)
+        if settled:
+            break
+    return theta, units
 
 
 def _dense_units(post: Posterior, rows: PyTree, theta: Vector) -> Dense:
@@ -209,16 +234,19 @@ def _lbfgs(
     tolerance: float,
     iterations: int,
     start: Vector,
+    rows: PyTree = None,
     single: bool = False,
 ) -> tuple[Vector, bool]:
     """Minimise N times the mean loss in given units; whether no slope exceeds the tolerance.
 
-    In ``single`` precision, a search that leaves its range ends where it began.
+    Of all rows, or of some. In ``single`` precision, a search that leaves its range ends where it
+    began.
     """
     N = post.num_data
 
     def objective(z: Vector) -> tuple[float, Vector]:
-        loss, gradient = _loss_and_gradient(post, start + np.asarray(units.matvec(z)), single)
+        theta = start + np.asarray(units.matvec(z))
+        loss, gradient = _loss_and_gradient(post, theta, rows, single)
         return N * loss, N * np.asarray(units.rmatvec(gradient))
 
     found = scipy.optimize.minimize(
@@ -255,19 +283,21 @@ def _not_finite() -> OptimumError:
 
 
 def _loss_and_gradient(
-    post: Posterior, theta: Vector, single: bool = False
+    post: Posterior, theta: Vector, rows: PyTree = None, single: bool = False
 ) -> tuple[float, Vector]:
-    """Of the mean loss; blocks of rows in ``single`` precision, their sums in double."""
+    """Of the mean loss of all rows or some; their blocks in ``single`` precision, or in double."""
     N, dtype = post.num_data, np.float32 if single else np.float64
+    data = post.data if rows is None else rows
     flat, hyper = jnp.asarray(theta, dtype), cast(post.hyper, dtype) if single else post.hyper
 
     def block(rows: PyTree, weights: Vector) -> PyTree:
         here = cast(rows, dtype) if single else in_double(rows)
         return _first_order(post.model, flat, here, hyper, jnp.asarray(weights, dtype))
 
-    totals = sum_over_blocks(post.data, block_rows(post), block)
+    totals = sum_over_blocks(data, block_rows(post), block)
     prior = [np.asarray(value) for value in _prior(post.model, jnp.asarray(theta), post.hyper)]
-    loss, gradient = (per_example(t, N, p, N) for t, p in zip(totals, prior, strict=True))
+    used = num_rows(data)
+    loss, gradient = (per_example(t, used, p, N) for t, p in zip(totals, prior, strict=True))
     return float(loss), gradient
 
 

@@ -15,7 +15,7 @@ from ornstein._types import Key, PyTree, Vector
 from ornstein.anchor import Anchor, anchor
 from ornstein.data import SCHEMES
 from ornstein.factored import predictors
-from ornstein.geometry import Geometry, factorise, geometry
+from ornstein.geometry import Geometry, factorise, geometry, mean_gradient, under_prior
 from ornstein.methods import Method
 from ornstein.optimum import MAX_DENSE, find_optimum, fits_factors
 from ornstein.plan import Plan
@@ -143,6 +143,23 @@ def plan(
         alike = neighbours.warnings(post, known, anchored)
         made = replace(made, warnings=made.warnings + alike)
     return made
+
+
+def moved(post: Posterior, near: Plan) -> Plan:
+    """A plan under another prior, so near that what was seen of the rows there holds here.
+
+    Curvature, noise and leverages of the rows are those of ``near``; the optimum and the slope
+    there are looked up. Rows are read as there.
+    """
+    theta = find_optimum(post)
+    seen = under_prior(near.geometry, post)
+    known = replace(seen, center=theta, gradient=mean_gradient(post, theta))
+    task = Task(methods.find(near.method), near.structure, dict(near.options), known, post)
+    anchored = near.anchor
+    if anchored is not None:
+        slope = post.num_data * known.gradient
+        anchored = replace(anchored, slope=slope, seen=fingerprint((post.data, post.hyper)))
+    return make(task, near.batches.scheme, near.batch_size, anchored)
 
 
 def _readable(post: Posterior, method: Method, batches: str) -> str:

@@ -15,6 +15,7 @@ from ornstein._tree import Layout, cast, num_rows
 from ornstein._types import Array, Constrain, LogLikelihood, LogPrior, PyTree, Vector
 from ornstein.learnable import Learnable, learnable
 from ornstein.model import Generic, Model, map_rows, per_example
+from ornstein.operators import Factor
 from ornstein.stored import AnyRows, Stored, on_disk
 
 
@@ -99,6 +100,7 @@ class Posterior:
         self.hyper: PyTree = None
         self.names: dict[str, tuple[str, ...]] = {}
         self.hyperparameters: PyTree = None
+        self.units: Factor | None = None
         self._model: Model | None = None
         self._learnable: Learnable | None = None
         self._given = hyper, constraints
@@ -143,7 +145,9 @@ class Posterior:
             )
         return self._learnable
 
-    def with_hyper(self, values: PyTree, init: PyTree | None = None) -> "Posterior":
+    def with_hyper(
+        self, values: PyTree, init: PyTree | None = None, units: Factor | None = None
+    ) -> "Posterior":
         """The same posterior at other hyperparameters; nothing is compiled again.
 
         Parameters
@@ -152,6 +156,8 @@ class Posterior:
             Hyperparameters in the structure of ``hyperparameters``.
         init
             Where to start the search for the optimum; as before if not given.
+        units
+            A root of the posterior's covariance near there, in whose units the search begins.
 
         Examples
         --------
@@ -162,6 +168,7 @@ class Posterior:
         """
         known = self.learnable
         post = copy.copy(self)
+        post.units = units
         post.hyperparameters = known.checked("values", values)
         post._given = post.hyperparameters, self._given[1]
         if self._model is not None:
@@ -179,7 +186,7 @@ class Posterior:
         """The same model and prior over some of the rows."""
         post = copy.copy(self)
         post.data = jax.tree.map(lambda leaf: leaf[rows], self.data)
-        post.num_data = num_rows(post.data)
+        post.num_data, post.units = num_rows(post.data), None
         if post.num_data == 0:
             raise InputError("rows is empty; name at least one.")
         return post

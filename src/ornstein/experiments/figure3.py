@@ -82,7 +82,9 @@ PROBLEMS: Mapping[str, Problem] = MappingProxyType(
         problem.name: problem
         for problem in (
             Problem("mnist", "MNIST", _mnist, _GRID),
-            Problem("covertype", "covertype", _covertype, (*_GRID, 0.5, 0.2, 0.1)),
+            Problem(
+                "covertype", "covertype", _covertype, (*_GRID, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01)
+            ),
         )
     }
 )

@@ -2,7 +2,7 @@
 
 1. *Approach*: from optimum to optimum, with the Gaussian posterior's moments (of some rows where
    all would take long), until Newton's step on the evidence is a fiftieth of the tolerance, or
-   half of it where draws will follow: it is made, and leads much nearer.
+   twice the tolerance where draws will follow: it is made, and leads much nearer.
 2. *Plan* the sampler there. Its stationary distribution is q: by T2, ``N(optimum, predicted_cov)``.
 3. Where the posterior is not Gaussian, *rounds* of draws: the chains go on from where they are, and
    the running mean of measured less predicted scores corrects the prediction. Every round counts
@@ -10,13 +10,15 @@
 4. Step, and plan again, until the step is short. A step that rests on draws is no longer than a
    factor of 1.6, and is taken back where the chains there would mix so much slower that sampling
    would take far longer. Where draws take long, learning makes at most twice as many as the run
-   it precedes.
+   it precedes; where plans do, curvature and noise of the rows are kept while no hyperparameter
+   moves by more than a tenth, and only the optimum is found again.
 
 **When it stops.** When the step to where the mean score vanishes is shorter than ``tolerance``
 posterior standard deviations of the hyperparameters, plus twice its Monte-Carlo error, and that
 error is below ``tolerance`` too (or the draws are spent). Half the squared length is what the step
-would add to the log evidence: 0.0002 nats at the default. A last step longer than ``tolerance``
-is made, and planned for; a shorter one is not worth a plan.
+would add to the log evidence: 0.0002 nats at the default. A last step that without Monte-Carlo
+error, whose square adds to its own, is longer than ``tolerance`` is made, and planned for; a
+shorter one is not worth a plan.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,34 +29,21 @@ from typing import Any, NamedTuple, TypeAlias
 import jax
 import numpy as np
 
-from ornstein import _check
-from ornstein._check import InputError, OptimumError
+from ornstein._check import InputError
 from ornstein._types import PyTree, Vector
-from ornstein.hyper.climb import Climb, corrected, covariance, distance
-from ornstein.hyper.expectation import (
-    Expectation,
-    closed_step,
-    drawn_cov,
-    expect,
-    foreseen,
-    look,
-    measured_scores,
-    posterior_cov,
-)
+from ornstein.geometry import Geometry
+from ornstein.hyper.approach import SLOWLY, Trail, approach, moved_to, next_step, refuse_runaway
+from ornstein.hyper.climb import Climb, covariance, distance
+from ornstein.hyper.expectation import Expectation, drawn_cov, expect, measured_scores
 from ornstein.hyper.notes import inexact, notes
+from ornstein.hyper.options import Options
 from ornstein.hyper.record import Learning
-from ornstein.operators import Operator
 from ornstein.plan import Plan
+from ornstein.planning import moved
 from ornstein.planning import plan as make_plan
 from ornstein.posterior import Posterior
 
-_APPROACH = 0.02  # of the tolerance
-_NEAR = 0.5  # the same, where draws will correct it
-_LOOKS = 200
-_RUNAWAY = 45.0  # on the unconstrained scale: a factor of 1e19
-_FAR = 10.0  # the same, where there is no optimum any more
-_SLOWLY = 0.5  # what was seen within this distance on that scale still counts
-_STILL = 0.1  # the same, where no new draws are needed
+_STILL = 0.1  # on the unconstrained scale: where no new draws are needed, or looks at all rows
 _HOPELESS = 1.0  # Monte-Carlo error, in the same units as the tolerance
 _SLOWER = 20  # times as many steps for a draw as before
 _SHARE = 2  # times the run's own draws, which learning may make where they take long
@@ -73,43 +62,6 @@ Draw: TypeAlias = Callable[[Posterior, Plan, int, int, Vector | None], Vector]
 """``(post, plan, round, draws wanted in all, last draws) -> draws`` (chains, draws, D)."""
 
 
-class Options(NamedTuple):
-    """How to learn; see :func:`ornstein.learn`."""
-
-    start: PyTree = None
-    tolerance: float = 0.02
-    moments: str = "auto"
-    ascent: str = "newton"
-    rounds: int | None = None
-    max_plans: int = 20
-
-    @classmethod
-    def checked(cls, given: Mapping[str, Any]) -> "Options":
-        """Options by name, each with a sensible value."""
-        for name in given:
-            _check.choice("learn_hyper", name, cls._fields)
-        made = cls(**given)
-        _check.positive("tolerance", made.tolerance)
-        _check.choice("moments", made.moments, ("auto", "plan", "draws"))
-        _check.choice("ascent", made.ascent, ("newton", "em"))
-        if made.rounds is not None:
-            _check.whole("rounds", made.rounds)
-        _check.whole("max_plans", made.max_plans)
-        return made
-
-
-@dataclass
-class _Trail:
-    """Where the ascent has been."""
-
-    etas: list[Vector] = field(default_factory=list)
-    stages: list[str] = field(default_factory=list)
-
-    def note(self, eta: Vector, stage: str) -> None:
-        self.etas.append(eta)
-        self.stages.append(stage)
-
-
 @dataclass
 class _Corrections:
     """Measured less predicted scores, and the covariance of their mean."""
@@ -119,7 +71,7 @@ class _Corrections:
 
     def near(self, eta: Vector) -> "_Corrections":
         """These, if made near enough."""
-        return self if np.abs(eta - self.at).max() <= _SLOWLY else _Corrections(eta)
+        return self if np.abs(eta - self.at).max() <= SLOWLY else _Corrections(eta)
 
     def add(self, scores: Vector, predicted: Vector) -> None:
         """A round's scores (chains, draws, J), cut into batches."""
@@ -160,7 +112,7 @@ def ascend(
     ``draws`` are those that each chain is to make afterwards, the plan's own if not given.
     """
     began = perf_counter()
-    known, trail = post.learnable, _Trail()
+    known, trail = post.learnable, Trail()
     start = post.hyperparameters if options.start is None else options.start
     eta = known.to_real(known.checked("start", start))
     if plan_options.get("at") is not None:
@@ -168,7 +120,7 @@ def ascend(
             "at= fixes the optimum, which moves with the hyperparameters; leave it out."
         )
     search = _Search(post, dict(plan_options), options, draw, draws, trail)
-    search.post, eta = _approach(post, eta, options, trail, search.moments == "draws")
+    search.post, eta = approach(post, eta, options, trail, search.moments == "draws")
     resting = eta.copy()
     end = search.run(eta)
     cov = covariance(end.found.information, np.diag(end.found.complete))
@@ -207,52 +159,6 @@ def _in_own_units(end: _End, values: PyTree) -> PyTree:
     )
 
 
-def _step(
-    post: Posterior, climb: Climb, found: Expectation, score: Vector, ascent: str
-) -> tuple[Vector, Climb]:
-    """Newton's on the evidence, or variational EM's M-step."""
-    if ascent == "newton":
-        return climb.step(score, found.information, np.diag(found.complete))
-    if post.learnable.ties is not None:
-        return closed_step(post, score), climb
-    return climb.step(score, found.complete, np.diag(found.complete))
-
-
-def _approach(
-    post: Posterior, eta: Vector, options: Options, trail: _Trail, drawn: bool
-) -> tuple[Posterior, Vector]:
-    """To where the mean score of the Gaussian posterior vanishes."""
-    known, climb, origin, last = post.learnable, Climb.start(len(eta)), eta, eta
-    before: Vector | None = None
-    cov: Operator | None = None
-    for _ in range(_LOOKS):
-        _refuse_runaway(post, eta, origin)
-        values = known.host_values(eta)
-        there = post.with_hyper(values) if cov is None else foreseen(post, values, cov)
-        try:
-            post, seen = look(there, few_rows=True)
-        except OptimumError:
-            _refuse_runaway(post, eta, origin, _FAR)
-            if np.abs(eta - last).max() < 1e-3:
-                raise
-            eta = last + 0.25 * (eta - last)
-            continue
-        trail.note(eta, "look")
-        cov = posterior_cov(seen)
-        found, _ = expect(post, seen, cov)
-        if before is not None and np.abs(eta - last).max() <= _SLOWLY:
-            fall = before - found.score
-            found = found._replace(information=corrected(found.information, eta - last, fall))
-        before = found.score
-        length = distance(found.score, found.information, np.diag(found.complete))
-        step, climb = _step(post, climb, found, found.score, options.ascent)
-        last, eta = eta, eta + step
-        enough = _NEAR if drawn else _APPROACH
-        if length <= enough * options.tolerance:
-            break
-    return post, eta
-
-
 class _Search:
     """Plans and rounds of draws."""
 
@@ -263,7 +169,7 @@ class _Search:
         options: Options,
         draw: Draw,
         draws: int | None,
-        trail: _Trail,
+        trail: Trail,
     ) -> None:
         self.post, self.plan_options, self.options = post, plan_options, options
         self.draw, self.draws, self.trail = draw, draws, trail
@@ -272,6 +178,8 @@ class _Search:
         self.moments = automatic if options.moments == "auto" else options.moments
         self.round = 0
         self.last: Vector | None = None
+        self.seen: Geometry | None = None
+        self.planned: tuple[Plan, Vector] | None = None
 
     def run(self, eta: Vector) -> _End:
         """Plan, measure, step, until the step is short."""
@@ -279,7 +187,7 @@ class _Search:
         climb, corrections = Climb.start(len(eta)), _Corrections(eta)
         step, plan, slow = np.zeros_like(eta), None, False
         for plans in range(1, options.max_plans + 1):
-            _refuse_runaway(self.post, eta, origin)
+            refuse_runaway(self.post, eta, origin)
             before, last = self.post, plan
             plan = self._plan(eta)
             if last is not None and plan.thin > _SLOWER * last.thin:
@@ -298,13 +206,12 @@ class _Search:
             noise = np.sqrt(max(0.0, float(np.trace(cov @ error))))
             if length <= options.tolerance + 2 * noise or plans == options.max_plans:
                 break
-            step, climb = _step(self.post, climb, found, score, options.ascent)
+            step, climb = next_step(self.post, climb, found, score, options.ascent)
             step = self._limited(step)
             eta = eta + step
         near = length <= options.tolerance + 2 * noise
         converged = near and noise <= options.tolerance and not slow
-        if length > options.tolerance and not slow:
-            # By Monte-Carlo error: the best estimate, planned anew.
+        if np.sqrt(max(0.0, length**2 - noise**2)) > options.tolerance and not slow:
             eta = eta + self._limited(climb.step(score, found.information, scale)[0])
             plan = self._plan(eta)
         message = (
@@ -325,7 +232,7 @@ class _Search:
         """Not so long that what was drawn counts no more."""
         if self.moments == "plan":
             return step
-        return step * min(1.0, _SLOWLY / max(float(np.abs(step).max()), np.finfo(float).tiny))
+        return step * min(1.0, SLOWLY / max(float(np.abs(step).max()), np.finfo(float).tiny))
 
     def _shown(self, eta: Vector) -> str:
         values = self.post.learnable.layout.ravel(self.post.learnable.host_values(eta))
@@ -333,9 +240,12 @@ class _Search:
         return ", ".join(f"{name} = {value:.3g}" for name, value in list(named)[:3])
 
     def _plan(self, eta: Vector) -> Plan:
-        known = self.post.learnable
-        self.post = self.post.with_hyper(known.host_values(eta))
-        plan = make_plan(self.post, **self.plan_options)
+        self.post = moved_to(self.post, eta, self.seen) if self.seen else self.post
+        near = self._standing(eta)
+        plan = make_plan(self.post, **self.plan_options) if near is None else moved(self.post, near)
+        if near is None:
+            self.planned = plan, eta
+        self.seen = plan.geometry
         self.post = self.post.with_hyper(
             self.post.hyperparameters, self.post.layout.unravel(plan.center)
         )
@@ -343,6 +253,13 @@ class _Search:
             self.plan_options["batch_size"] = plan.batch_size
         self.trail.note(eta, "plan")
         return plan
+
+    def _standing(self, eta: Vector) -> Plan | None:
+        """The last plan made from the rows, where that takes long and it still holds here."""
+        if self.planned is None or self.post.learnable.in_likelihood or self.post.stored:
+            return None
+        plan, at = self.planned
+        return plan if _dear(plan) and np.abs(eta - at).max() <= _STILL else None
 
     def _expect(self, plan: Plan, corrections: _Corrections) -> tuple[Expectation, Vector, Vector]:
         """The E-step, its score corrected by draws, and the covariance of their error."""
@@ -376,15 +293,5 @@ class _Search:
 
 
 def _dear(plan: Plan) -> bool:
-    """Whether a round of draws is as much as learning should cost."""
+    """Whether a plan, and a round of draws, are as much as learning should cost."""
     return plan.geometry.structure == "kronecker"
-
-
-def _refuse_runaway(post: Posterior, eta: Vector, origin: Vector, limit: float = _RUNAWAY) -> None:
-    far = int(np.argmax(np.abs(eta - origin)))
-    if abs(eta[far] - origin[far]) > limit:
-        raise InputError(
-            f"{post.learnable.labels[far]} grows or shrinks without end: nothing holds it. A "
-            "log_prior that takes hyperparameters must be normalised, e.g. 0.5 log(precision) - "
-            "0.5 precision theta^2 for a normal; or fix this hyperparameter."
-        )

@@ -11,7 +11,7 @@ import numpy as np
 
 from ornstein._types import Vector
 
-_FIRST = 2.0  # allowance on the unconstrained scale
+_FIRST = 4.0  # allowance on the unconstrained scale
 _MOST = 8.0
 _NOTHING = 1e-30
 _DEFINED = 1e-3

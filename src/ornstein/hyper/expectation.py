@@ -21,7 +21,7 @@ import numpy as np
 from ornstein import theory
 from ornstein._check import InputError
 from ornstein._types import PyTree, Vector
-from ornstein.geometry import Geometry, geometry, row_losses
+from ornstein.geometry import Geometry, geometry, glance, row_losses, under_prior
 from ornstein.hyper import automatic
 from ornstein.models.continued import Past
 from ornstein.operators import Dense, Kronecker, Operator, as_matrix, as_operator
@@ -31,6 +31,7 @@ from ornstein.posterior import Posterior
 
 _LONG = 2e9  # multiplications of a curvature that is not worth sampling
 _SOME_ROWS = 20_000
+_SHORTEST = 1e-6  # of D_g, what Monte-Carlo error may leave of lambda E|theta_g|^2
 _PROBES = 64  # random signs from which traces of products in Kronecker factors are estimated
 
 
@@ -134,12 +135,13 @@ def expect(post: Posterior, known: Geometry, cov: Operator) -> tuple[Expectation
     return Expectation(mean, complete - score.covariance(cov), complete), score
 
 
-def look(post: Posterior, few_rows: bool = False) -> tuple[Posterior, Geometry]:
+def look(post: Posterior, few_rows: bool = False, slack: float = 1.0) -> tuple[Posterior, Geometry]:
     """The loss around the optimum, from which the next search will start.
 
-    With ``few_rows``, where the curvature of all rows takes long, that of some, near the optimum.
+    With ``few_rows``, where the curvature of all rows takes long, that of some. ``slack`` is that
+    of :func:`~ornstein.optimum.find_optimum`.
     """
-    theta = post.layout.unravel(find_optimum(post, rough=few_rows))
+    theta = post.layout.unravel(find_optimum(post, slack))
     post = post.with_hyper(post.hyperparameters, theta)
     large = "kronecker" if fits_factors(post.model) else "diagonal"
     structure = "dense" if post.dim <= MAX_DENSE else large
@@ -147,7 +149,7 @@ def look(post: Posterior, few_rows: bool = False) -> tuple[Posterior, Geometry]:
     if few_rows and post.num_data * post.dim**2 > _LONG:
         rows = max(_SOME_ROWS, 50 * post.dim) if structure == "dense" else _SOME_ROWS
         rows = rows if rows < post.num_data else None
-    return post, geometry(post, theta, structure, rows)
+    return post, (geometry if rows is None else glance)(post, theta, structure, rows)
 
 
 def posterior_cov(known: Geometry) -> Operator:
@@ -159,19 +161,22 @@ def posterior_cov(known: Geometry) -> Operator:
     return as_operator(theory.recipes.inverse(precision) if precision.ndim == 2 else 1 / precision)
 
 
-def foreseen(post: Posterior, values: PyTree, cov: Operator) -> Posterior:
+def foreseen(post: Posterior, values: PyTree, seen: Geometry) -> Posterior:
     """The posterior at other values, its search for the optimum begun where that is expected.
 
-    To first order, where only the prior depends on the values; ``post`` is at its own optimum.
+    By Newton's step from ``post``, which is at its own optimum, and in the units that the curvature
+    ``seen`` there has under the other prior. As it is where not only the prior depends on values.
     """
     there = post.with_hyper(values)
     if post.learnable.in_likelihood or post.quadratic:
         return there
     with jax.enable_x64(True):
         theta = jnp.asarray(post.start)
-        slopes = [np.asarray(post.model.prior_gradient(theta, p.hyper)) for p in (post, there)]
-    moved = post.start - np.asarray(cov.matvec(slopes[1] - slopes[0]))
-    return there.with_hyper(values, post.layout.unravel(moved))
+        slopes = [np.asarray(p.model.prior_gradient(theta, p.hyper)) for p in (post, there)]
+    convex = post.learnable.ties is not None
+    cov = posterior_cov(under_prior(seen, there) if convex else seen)
+    moved = post.layout.unravel(post.start - np.asarray(cov.matvec(slopes[1] - slopes[0])))
+    return there.with_hyper(values, moved, cov.sqrt() if convex else None)
 
 
 def drawn_cov(plan: Plan) -> Operator:
@@ -231,7 +236,8 @@ def closed_step(post: Posterior, score: Vector) -> Vector:
     sizes = np.bincount(ties.groups[ties.groups >= 0], minlength=ties.precisions)
     left = score[-ties.precisions :] if ties.precisions else np.zeros(0)
     noise = [0.5 * np.log1p(score[0] / counted_rows(post))] if ties.noise else []
-    return np.concatenate([noise, np.log(sizes / (sizes - 2 * left))])
+    lengths = np.maximum(sizes - 2 * left, _SHORTEST * sizes)  # lambda E|theta_g|^2
+    return np.concatenate([noise, np.log(sizes / lengths)])
 
 
 def counted_rows(post: Posterior) -> float:

@@ -14,7 +14,7 @@ from ornstein._tree import Layout, cast
 from ornstein._types import Array, PyTree, Vector
 from ornstein.model import LocalModel, LocalProblem, Minibatch, Model, Spread
 from ornstein.models.families import Family, Gaussian
-from ornstein.models.grams import weighted_grams
+from ornstein.models.grams import symmetric_places, weighted_grams
 from ornstein.models.rotated import RotatedGlm, weighted
 from ornstein.operators import Dense, Factor, KroneckerRoot
 
@@ -146,7 +146,7 @@ class Glm(Model):
             if self.outputs == 1:
                 factor = Dense(factor.dense(len(center)))
             elif (shared := RotatedGlm.precision(factor, precision)) is not None:
-                rotate = RotatedGlm.rotation(factor)
+                rotate = RotatedGlm.rotation(factor, dtype)
                 fold = self._folding(center, rotate, hyper, dtype, slope is not None)
                 local = RotatedGlm.constants(factor, shared, slope_or_prior, hyper)
                 return LocalProblem(RotatedGlm(self.family), fold, local, factor)
@@ -262,9 +262,10 @@ class Glm(Model):
         outputs, width = self.family.outputs, design.shape[1]
         back = np.argsort(self.order)
         cov = spread.cov[back][:, back].reshape(outputs, width, outputs, width)
-        predictor = _symmetric(
-            outputs, lambda a, b: ((design @ cov[a, :, b]) * design).sum(axis=1)
-        ).transpose(2, 0, 1)
+        above = np.triu_indices(outputs)
+        parts = cov.transpose(0, 2, 1, 3)[above]
+        found = jax.lax.map(lambda part: ((design @ part) * design).sum(axis=1), parts)
+        predictor = found[symmetric_places(outputs)].transpose(2, 0, 1)
         return predictor, self.residual_squares(spread.anchor, predictor, rows, hyper)
 
     def _by_parameters(self, matrices: Array) -> Array:
@@ -287,13 +288,16 @@ class Glm(Model):
             slack = 1e-12 * jnp.trace(cov, axis1=1, axis2=2) + np.finfo(float).tiny ** 0.5
             lifted = cov + slack[:, None, None] * jnp.eye(outputs, dtype=cov.dtype)[None]
             root = jnp.linalg.cholesky(lifted) * math.sqrt(outputs)
-        total = jnp.zeros_like(cov)
-        for column in range(outputs):
-            step = root[:, 0] if outputs == 1 else root[:, :, column]
+        columns = root[:, 0][None] if outputs == 1 else root.transpose(2, 0, 1)
+
+        def add(total: Array, step: Array) -> tuple[Array, None]:
             for node, weight in zip(nodes, mass / mass.sum() / outputs, strict=True):
                 there = self.family.residual(eta + float(node) * step, rows["y"], hyper)
                 change = (there - here).reshape(len(cov), outputs)
                 total = total + float(weight) * change[:, :, None] * change[:, None, :]
+            return total, None
+
+        total, _ = jax.lax.scan(add, jnp.zeros_like(cov), columns)
         return total * _weights(rows, total) ** 2 if "w" in rows else total
 
 
@@ -306,14 +310,6 @@ def flat_order(outputs: int, features: int, intercept: bool) -> Vector:
     """Where coefficients, then intercepts, stand in a matrix of (outputs, design)."""
     index = np.arange(outputs * (features + intercept)).reshape(outputs, -1)
     return np.concatenate([index[:, :features].ravel(), index[:, features:].ravel()])
-
-
-def _symmetric(outputs: int, entry: Callable[[int, int], Array]) -> Array:
-    """Entries (a, b) = (b, a) stacked along two leading axes, each computed once."""
-    known = {(a, b): entry(a, b) for a in range(outputs) for b in range(a, outputs)}
-    return jnp.stack(
-        [jnp.stack([known[min(a, b), max(a, b)] for b in range(outputs)]) for a in range(outputs)]
-    )
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,7 @@ def weighted_grams(design: Array, matrices: Array, lines: Array | None = None) -
     """
     rows, outputs, _ = matrices.shape
     columns = design.shape[1]
-    above = zip(*np.triu_indices(outputs), strict=True)
-    entries = jnp.stack([matrices[:, a, b] for a, b in above])
+    entries = matrices.transpose(1, 2, 0)[np.triu_indices(outputs)]
     count = 1 if lines is None else len(lines)
     weights = entries if lines is None else (lines[:, None] * entries[None]).reshape(-1, rows)
     if outputs > 1 and columns <= min(_WIDEST, _WORTH * len(weights)):
@@ -34,7 +33,7 @@ def weighted_grams(design: Array, matrices: Array, lines: Array | None = None) -
     else:
         sums = jnp.stack([(design * w[:, None]).T @ design for w in weights])
     sums = sums.reshape(count, -1, columns, columns)
-    whole = sums[:, _places(outputs)].transpose(0, 1, 3, 2, 4)
+    whole = sums[:, symmetric_places(outputs)].transpose(0, 1, 3, 2, 4)
     return whole.reshape(count, outputs * columns, outputs * columns)
 
 
@@ -53,10 +52,10 @@ def _by_products(design: Array, weights: Array) -> Array:
 
     start = jnp.zeros((len(i), len(weights)), jnp.result_type(design, weights))
     total, _ = jax.lax.scan(add, start, (some_rows, some_weights.transpose(1, 0, 2)))
-    return total.T[:, _places(columns)]
+    return total.T[:, symmetric_places(columns)]
 
 
-def _places(size: int) -> "np.ndarray[tuple[int, int], np.dtype[np.intp]]":
+def symmetric_places(size: int) -> "np.ndarray[tuple[int, int], np.dtype[np.intp]]":
     """Where entries of a symmetric matrix stand in the list of those on and above its diagonal."""
     places = np.zeros((size, size), np.intp)
     i, j = np.triu_indices(size)

@@ -5,11 +5,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ornstein._types import Array, PyTree, Vector
 from ornstein.model import LocalModel, Minibatch
 from ornstein.models.families import Family
 from ornstein.operators import KroneckerRoot
+
+_TRIED = 256  # rows on which single precision is tried
+_ROUNDING = 1e-4  # what it may cost, relative to what a unit of z adds to the predictor
 
 
 @dataclass(frozen=True)
@@ -33,11 +37,21 @@ class RotatedGlm(LocalModel):
         return np.asarray(by_column[0, 0]) if alike else None
 
     @staticmethod
-    def rotation(factor: KroneckerRoot) -> Callable[[Vector], Any]:
-        """What to do to the design."""
+    def rotation(factor: KroneckerRoot, dtype: npt.DTypeLike) -> Callable[[Vector], Any]:
+        """What to do to the design: for chains in single precision in that, where it will do."""
         basis = factor.basis
         columns = np.asarray(basis.scale)[:, None] * np.asarray(basis.inner)
-        return lambda design: design @ columns
+        short = columns.astype(dtype)
+        units = np.asarray(factor.values).reshape(basis.shape).max(axis=0)
+
+        def rotate(design: Vector) -> Any:
+            tried = design[:_TRIED]
+            exact = units * (tried @ columns)
+            off = np.abs(units * (tried.astype(dtype) @ short) - exact).max(initial=0.0)
+            will_do = off <= _ROUNDING * np.sqrt(np.mean(exact**2))
+            return design.astype(dtype) @ short if will_do else design @ columns
+
+        return rotate
 
     @staticmethod
     def constants(

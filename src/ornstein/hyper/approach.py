@@ -1,0 +1,111 @@
+"""The approach: from optimum to optimum, to where the Gaussian posterior's mean score vanishes."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ornstein._check import InputError, OptimumError
+from ornstein._types import Vector
+from ornstein.geometry import Geometry
+from ornstein.hyper.climb import Climb, corrected, distance
+from ornstein.hyper.expectation import (
+    Expectation,
+    closed_step,
+    expect,
+    foreseen,
+    look,
+    posterior_cov,
+)
+from ornstein.hyper.options import Options
+from ornstein.posterior import Posterior
+
+_APPROACH = 0.02  # of the tolerance
+_NEAR = 2.0  # the same, where draws will correct it
+_LOOKS = 200
+_ROUGH = 10.0  # times the tolerance of a plan's optimum; ten times that from afar
+_AFAR = 10.0  # posterior standard deviations of the hyperparameters
+_RUNAWAY = 45.0  # on the unconstrained scale: a factor of 1e19
+_FAR = 10.0  # the same, where there is no optimum any more
+SLOWLY = 0.5  # what was seen within this distance on that scale still counts
+
+
+@dataclass
+class Trail:
+    """Where the ascent has been."""
+
+    etas: list[Vector] = field(default_factory=list)
+    stages: list[str] = field(default_factory=list)
+
+    def note(self, eta: Vector, stage: str) -> None:
+        """Another step: where, and what was done there."""
+        self.etas.append(eta)
+        self.stages.append(stage)
+
+
+def next_step(
+    post: Posterior, climb: Climb, found: Expectation, score: Vector, ascent: str
+) -> tuple[Vector, Climb]:
+    """Newton's on the evidence, or variational EM's M-step.
+
+    Where the M-step is known in closed form, Newton's looks for where it vanishes: next to the
+    score it is nearly linear in ``eta``, so that fewer steps are made from afar.
+    """
+    if ascent == "newton":
+        scale = np.diag(found.complete)
+        known = post.learnable.ties is not None
+        score = scale * closed_step(post, score) if known else score
+        return climb.step(score, found.information, scale)
+    if post.learnable.ties is not None:
+        return closed_step(post, score), climb
+    return climb.step(score, found.complete, np.diag(found.complete))
+
+
+def approach(
+    post: Posterior, eta: Vector, options: Options, trail: Trail, drawn: bool
+) -> tuple[Posterior, Vector]:
+    """To where the mean score of the Gaussian posterior vanishes."""
+    climb, origin, last = Climb.start(len(eta)), eta, eta
+    before: Vector | None = None
+    seen: Geometry | None = None
+    length = np.inf
+    for _ in range(_LOOKS):
+        refuse_runaway(post, eta, origin)
+        there = moved_to(post, eta, seen)
+        try:
+            post, seen = look(there, few_rows=True, slack=_ROUGH * (10 if length > _AFAR else 1))
+        except OptimumError:
+            refuse_runaway(post, eta, origin, _FAR)
+            if np.abs(eta - last).max() < 1e-3:
+                raise
+            eta = last + 0.25 * (eta - last)
+            continue
+        trail.note(eta, "look")
+        found, _ = expect(post, seen, posterior_cov(seen))
+        if before is not None and np.abs(eta - last).max() <= SLOWLY:
+            fall = before - found.score
+            found = found._replace(information=corrected(found.information, eta - last, fall))
+        before = found.score
+        length = distance(found.score, found.information, np.diag(found.complete))
+        step, climb = next_step(post, climb, found, found.score, options.ascent)
+        last, eta = eta, eta + step
+        enough = _NEAR if drawn else _APPROACH
+        if length <= enough * options.tolerance:
+            break
+    return moved_to(post, eta, seen), eta
+
+
+def moved_to(post: Posterior, eta: Vector, seen: Geometry | None) -> Posterior:
+    """The posterior at other hyperparameters, by what was seen at its optimum, if anything."""
+    values = post.learnable.host_values(eta)
+    return post.with_hyper(values) if seen is None else foreseen(post, values, seen)
+
+
+def refuse_runaway(post: Posterior, eta: Vector, origin: Vector, limit: float = _RUNAWAY) -> None:
+    """Raise where a hyperparameter has gone so far that nothing will stop it."""
+    far = int(np.argmax(np.abs(eta - origin)))
+    if abs(eta[far] - origin[far]) > limit:
+        raise InputError(
+            f"{post.learnable.labels[far]} grows or shrinks without end: nothing holds it. A "
+            "log_prior that takes hyperparameters must be normalised, e.g. 0.5 log(precision) - "
+            "0.5 precision theta^2 for a normal; or fix this hyperparameter."
+        )
