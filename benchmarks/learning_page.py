@@ -11,8 +11,8 @@ the learned value. Next to it, planning and sampling at that value, and five-fol
 of the optimum over the figure's grid, every search begun where the last one ended:
 `orn.cross_validate`, which finds optima to a hundredth (MNIST) or a thousandth (covertype) of a
 posterior standard deviation, and scikit-learn's `LogisticRegression` at its default tolerance (one
-fold, times five). Seconds, compilation included; all in one process and in this order, so that the
-run at a fixed value finds some code compiled."""
+fold, times five). Seconds, compilation included: every way in a fresh process, the joint run
+before, between and after the others, of which the median is shown."""
 
 _HEAD = [
     "",

@@ -185,6 +185,12 @@ def test_rows_of_one_precision_are_packed_for_a_single_gather() -> None:
     assert weights is None
     assert np.array_equal(taken["x"], data["x"][[5, 0, 0, 3]])
     assert np.array_equal(taken["y"], data["y"][[5, 0, 0, 3]])
+    wide = {"x": np.arange(6 * 54.0).reshape(6, 54), "y": np.arange(6.0)}
+    reader, padded = lay_out(batches, wide)
+    assert padded.shape == (6, 80)
+    taken, _ = reader.take(padded, jnp.asarray([5, 0, 0, 3]))
+    assert np.array_equal(taken["x"], wide["x"][[5, 0, 0, 3]])
+    assert np.array_equal(taken["y"], wide["y"][[5, 0, 0, 3]])
     mixed, rows = lay_out(batches, data | {"y": np.arange(6)})
     assert mixed.packed is None
     assert mixed.take(rows, jnp.asarray([1, 2, 3, 4]))[0]["y"].dtype == jnp.int64

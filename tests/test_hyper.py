@@ -14,7 +14,7 @@ import ornstein as orn
 from hyper_posts import logistic, own, own_logistic, standardised, table
 from ornstein._types import Vector
 from ornstein.datasets import Dataset
-from ornstein.hyper import automatic, climb
+from ornstein.hyper import automatic, climb, expectation
 from ornstein.hyper.comparators import log_evidence
 from ornstein.hyper.expectation import closed_step, expect, measured_scores
 from ornstein.operators import as_operator
@@ -234,6 +234,26 @@ def test_few_looks_lead_from_afar(start: float, looks: int) -> None:
     assert found.converged
     assert found.stages.count("look") <= looks
     assert found.values["prior_precision"] == pytest.approx(1.468, abs=0.02)
+
+
+def test_counts_are_learned_from_where_extrapolation_leads_astray() -> None:
+    """Large counts under a prior so strong that curvature at its optimum says little of others."""
+    rng = np.random.default_rng(0)
+    X = np.abs(rng.normal(size=(300, 3))) + 1
+    y = rng.poisson(np.exp(X @ np.array([2.0, 1.0, 0.5])))
+    values = [
+        orn.learn(orn.models.poisson(X, y, prior_precision=start), moments="plan", draws=10).values[
+            "prior_precision"
+        ]
+        for start in (1.0, 1e8)
+    ]
+    np.testing.assert_allclose(values[1], values[0], rtol=1e-3)
+
+
+def test_a_closed_step_is_finite_whatever_monte_carlo_leaves() -> None:
+    post = orn.models.linear(np.eye(3), np.arange(3.0))
+    step = expectation.closed_step(post, np.array([-10.0, 10.0]))
+    assert np.isfinite(step).all()
 
 
 def test_em_ends_where_newton_does() -> None:

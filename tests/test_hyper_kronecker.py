@@ -6,7 +6,7 @@ import pytest
 import ornstein as orn
 from montecarlo import Floats
 from ornstein import optimum, planning
-from ornstein.hyper import expectation
+from ornstein.hyper import ascent, expectation
 from ornstein.hyper.comparators import log_evidence
 from ornstein.hyper.expectation import expect, look, posterior_cov
 from ornstein.operators import Dense, Kronecker, KroneckerBasis
@@ -103,3 +103,39 @@ def test_noise_is_not_learned_in_factors() -> None:
     post = orn.models.linear(X, X[:, 0] + rng.normal(size=200))
     with pytest.raises(orn.InputError, match="noise_scale is not learned in Kronecker factors"):
         orn.learn(post, structure="kronecker", draws=10)
+
+
+@pytest.mark.usefixtures("no_matrices")
+@pytest.mark.parametrize(("method", "moves"), [("exact", True), ("laplace", False)])
+def test_a_plan_stands_while_little_moves(
+    method: str, moves: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second plan a few hundredths away keeps what was seen of the rows; Laplace's has none."""
+    made: list[float] = []
+    moved = ascent.moved
+
+    def counted(post: orn.Posterior, near: orn.Plan) -> orn.Plan:
+        made.append(float(post.hyperparameters["prior_precision"]))
+        return moved(post, near)
+
+    monkeypatch.setattr(ascent, "moved", counted)
+    found = orn.learn(softmax(rows=300), method=method, draws=40, rounds=4, progress=False)
+    assert found.replans > 0
+    assert bool(made) == moves
+    if moves:
+        assert made[-1] == pytest.approx(float(found.values["prior_precision"]))
+
+
+@pytest.mark.usefixtures("no_matrices")
+def test_diagonal_plans_do_not_give_searches_their_units() -> None:
+    post, seen = look(softmax())
+    diagonal = orn.geometry(post, post.layout.unravel(post.start), "diagonal")
+    there = {"prior_precision": 2.0}
+    assert expectation.foreseen(post, there, diagonal).units is None
+    foreseen = expectation.foreseen(post, there, seen)
+    assert foreseen.units is not None
+    assert foreseen.with_hyper(there).units is None
+    assert foreseen.with_rows(np.arange(100)).units is None
+    exact = optimum.find_optimum(post.with_hyper(there))
+    before, after = (np.linalg.norm(p.start - exact) for p in (post, foreseen))
+    assert after < 0.2 * before

@@ -172,9 +172,10 @@ def test_weighted_grams_are_sums_of_products(
     """Few columns to a weight, many, and one output."""
     rng = np.random.default_rng(0)
     u, half = rng.normal(size=(rows, columns)), rng.normal(size=(rows, outputs, outputs))
-    matrices, weights = half + half.swapaxes(1, 2), rng.normal(size=(lines, rows))
-    expected = np.einsum("ln,nab,ni,nj->laibj", weights, matrices, u, u)
+    weights = rng.normal(size=(lines, rows))[:, :, None, None]
+    matrices = weights * (half + half.swapaxes(1, 2))
+    expected = np.einsum("lnab,ni,nj->laibj", matrices, u, u)
     with jax.enable_x64(True):
-        found = weighted_grams(*map(jnp.asarray, (u, matrices, weights)))
+        found = weighted_grams(jnp.asarray(u), jnp.asarray(matrices))
     size = outputs * columns
     np.testing.assert_allclose(found, expected.reshape(lines, size, size), rtol=0, atol=1e-9)

@@ -76,7 +76,7 @@ def test_weighted_closed_forms_agree_with_autodiff(name: str) -> None:
         ("losses", ()),
         ("gradients", ()),
         ("gradient_sum", (some,)),
-        ("gradient_outer_sum", (some,)),
+        ("second_sums", (some,)),
         ("hessian_sum", (some,)),
         ("hessian_diagonal_sum", (some,)),
     ):

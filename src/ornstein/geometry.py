@@ -154,24 +154,35 @@ def geometry(
     return _estimate(post, at, structure, rows, key, factored.LANCZOS)
 
 
-def glance(post: Posterior, at: PyTree, structure: str, rows: int | None) -> Geometry:
-    """The same for means over the posterior: the ends of relative spectra are not looked for."""
-    return _estimate(post, at, structure, rows, 0, factored.FEW_LANCZOS)
+def glance(
+    post: Posterior, at: PyTree, structure: str, rows: int | None, near: Geometry | None = None
+) -> Geometry:
+    """The same for means over the posterior: the ends of relative spectra are not looked for.
+
+    Kronecker factors are along the basis of those seen nearby, if any were.
+    """
+    basis = None if near is None or near.factors is None else near.factors.basis
+    return _estimate(post, at, structure, rows, 0, factored.FEW_LANCZOS, basis)
 
 
 def _estimate(
-    post: Posterior, at: PyTree, structure: str, rows: int | None, key: Key, products: int
+    post: Posterior,
+    at: PyTree,
+    structure: str,
+    rows: int | None,
+    key: Key,
+    products: int,
+    basis: KroneckerBasis | None = None,
 ) -> Geometry:
     _check.choice("structure", structure, STRUCTURES)
     post = post.at(at)
     theta = post.layout.ravel(at)
     dense = structure == "dense"
     groups = _groups(post, rows, key)
-    basis = None
     with jax.enable_x64(True):
         prior = prior_terms(post.model, theta, post.hyper, dense)
         if structure == "kronecker":
-            basis = factored.fit_basis(post, theta, _joined(groups))
+            basis = basis or factored.fit_basis(post, theta, _joined(groups))
             prior = prior[0], factored.prior_diagonal(basis, prior[1])
         sums = [_sums(post, theta, group, dense, basis) for group in groups]
     used = sum(s.rows for s in sums)
@@ -215,7 +226,10 @@ def _with_spectrum(
 
 
 def under_prior(known: Geometry, post: Posterior) -> Geometry:
-    """The same curvature of the rows, under another prior: that of ``post``."""
+    """The same curvature of the rows, under another prior: that of ``post``.
+
+    Of matrices, their diagonals, or Kronecker factors alone.
+    """
     with jax.enable_x64(True):
         _, prior = prior_terms(post.model, known.center, post.hyper, known.hessian.ndim == 2)
     factors = known.factors if known.structure == "kronecker" else None
@@ -232,10 +246,8 @@ def factorise(post: Posterior, known: Geometry) -> Geometry:
     """The same geometry, its matrices also in Kronecker factors."""
     with jax.enable_x64(True):
         basis = factored.fit_basis(post, known.center, post.data)
-    inside = [
-        np.asarray(basis.adjoint(np.asarray(basis.adjoint(matrix)).T))
-        for matrix in (known.hessian, known.noise_cov)
-    ]
+    matrices = known.hessian, known.noise_cov
+    inside = [np.asarray(basis.adjoint(np.asarray(basis.adjoint(m)).T)) for m in matrices]
     hessian, noise_cov = (np.diag(matrix).copy() for matrix in inside)
     vectors, nodes = joint_diagonalisation(np.diag(hessian), inside[0])
     alike = Spectrum(nodes, np.full(len(nodes), 1 / len(nodes)))
@@ -367,8 +379,7 @@ def _block_sums(
 ) -> tuple[Array, Array, Array]:
     if dense:
         total = model.gradient_sum(theta, rows, hyper, weights)
-        outer = model.gradient_outer_sum(theta, rows, hyper, weights)
-        return total, outer, model.hessian_sum(theta, rows, hyper, weights)
+        return total, *model.second_sums(theta, rows, hyper, weights)
     gradients = model.gradients(theta, rows, hyper)
     total = weights @ gradients
     diagonal = model.hessian_diagonal_sum(theta, rows, hyper, weights)

@@ -164,12 +164,13 @@ class Model(ABC):
 
         return jax.grad(total)(theta)
 
-    def gradient_outer_sum(
+    def second_sums(
         self, theta: Array, rows: PyTree, hyper: PyTree, weights: Array
-    ) -> Array:
-        """Weighted sum of the outer products of the rows' gradients."""
+    ) -> tuple[Array, Array]:
+        """Weighted sums of the outer products of the rows' gradients, and of their Hessians."""
         gradients = self.gradients(theta, rows, hyper)
-        return (gradients * weights[:, None]).T @ gradients
+        outer = (gradients * weights[:, None]).T @ gradients
+        return outer, self.hessian_sum(theta, rows, hyper, weights)
 
     def hessian_sum(self, theta: Array, rows: PyTree, hyper: PyTree, weights: Array) -> Array:
         """Weighted sum of the rows' Hessians, by one Hessian-vector product per column."""

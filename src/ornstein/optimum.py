@@ -179,11 +179,12 @@ def _rewhitened(
     index = np.sort(chosen_rows(post, min(post.num_data, wanted), 0))
     rows = jax.tree.map(lambda leaf: leaf[index], post.data)
     theta, units, tolerance = post.start, post.units, min(tolerance, _COARSEST)
-    if units is None and look is _dense_units:
+    known = units is not None  # from more rows than are looked at here
+    if not known and look is _dense_units:
         theta, units = _on_sample(post, rows, theta)
     for attempt in range(_ITERATIONS):
         units = look(post, rows, theta) if units is None else units
-        iterations = _REWHITEN * (2**attempt if look is _kronecker_units else 1)
+        iterations = _REWHITEN * (2 ** (attempt + known) if look is _kronecker_units else 1)
         single = tolerance >= _SINGLE and attempt < _SINGLE_TRIES and not post.stored
         search = partial(_lbfgs, post, units, tolerance, min(iterations, _LONGEST))
         theta, settled = search(theta, single=single)
@@ -201,16 +202,24 @@ def _on_sample(post: Posterior, rows: PyTree, theta: Vector) -> tuple[Vector, De
     It lies about ``D N / n`` squared posterior standard deviations from that of all rows.
     """
     units, share = _dense_units(post, rows, theta), post.num_data / num_rows(rows)
-    _, gradient = _loss_and_gradient(post, theta, rows)
-    away = float(np.sum(np.square(post.num_data * np.asarray(units.rmatvec(gradient)))))
-    if share == 1 or not away > _OUTSIDE * share * post.dim:
+    inside = _OUTSIDE * share * post.dim
+    if share == 1 or not (
+        _away(post, units, theta, rows) > inside and _away(post, units, theta) > inside
+    ):
         return theta, units
+    there, seen = theta, units
     for _ in range(_SAMPLE_TRIES):
-        theta, settled = _lbfgs(post, units, math.sqrt(share), _REWHITEN, theta, rows)
-        units = _dense_units(post, rows, theta)
+        there, settled = _lbfgs(post, seen, math.sqrt(share), _REWHITEN, there, rows)
+        seen = _dense_units(post, rows, there)
         if settled:
-            break
+            return there, seen
     return theta, units
+
+
+def _away(post: Posterior, units: Dense, theta: Vector, rows: PyTree = None) -> float:
+    """Squared distance to the optimum of all rows or some, in posterior standard deviations."""
+    _, gradient = _loss_and_gradient(post, theta, rows)
+    return float(np.sum(np.square(post.num_data * np.asarray(units.rmatvec(gradient)))))
 
 
 def _dense_units(post: Posterior, rows: PyTree, theta: Vector) -> Dense:

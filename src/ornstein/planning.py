@@ -146,7 +146,7 @@ def plan(
 
 
 def moved(post: Posterior, near: Plan) -> Plan:
-    """A plan under another prior, so near that what was seen of the rows there holds here.
+    """A chain's plan under another prior, so near that what was seen of the rows there holds here.
 
     Curvature, noise and leverages of the rows are those of ``near``; the optimum and the slope
     there are looked up. Rows are read as there.

@@ -199,7 +199,10 @@ def _stride(relaxation: float, batches: Batches) -> int:
         while math.gcd(steps, batches.per_epoch) > 1:
             steps += 1
         return steps
-    return steps if steps <= 256 else -(-steps // 64) * 64  # splits evenly into blocks
+    if steps <= 256:
+        return steps
+    even = min(64, 2 ** (steps.bit_length() - 5))  # so that it splits evenly into blocks
+    return -(-steps // even) * even
 
 
 def fit(task: Task, batch_size: int | None, anchored: bool) -> Plan:

@@ -1,6 +1,9 @@
 """The approach: from optimum to optimum, to where the Gaussian posterior's mean score vanishes."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeVar
 
 import numpy as np
 
@@ -10,6 +13,7 @@ from ornstein.geometry import Geometry
 from ornstein.hyper.climb import Climb, corrected, distance
 from ornstein.hyper.expectation import (
     Expectation,
+    closed_information,
     closed_step,
     expect,
     foreseen,
@@ -27,6 +31,8 @@ _AFAR = 10.0  # posterior standard deviations of the hyperparameters
 _RUNAWAY = 45.0  # on the unconstrained scale: a factor of 1e19
 _FAR = 10.0  # the same, where there is no optimum any more
 SLOWLY = 0.5  # what was seen within this distance on that scale still counts
+
+Found = TypeVar("Found")
 
 
 @dataclass
@@ -51,10 +57,10 @@ def next_step(
     score it is nearly linear in ``eta``, so that fewer steps are made from afar.
     """
     if ascent == "newton":
-        scale = np.diag(found.complete)
-        known = post.learnable.ties is not None
-        score = scale * closed_step(post, score) if known else score
-        return climb.step(score, found.information, scale)
+        if post.learnable.ties is not None:
+            known = np.maximum(np.diag(closed_information(post, score)), 0.0)
+            score = known * closed_step(post, score)
+        return climb.step(score, found.information, np.diag(found.complete))
     if post.learnable.ties is not None:
         return closed_step(post, score), climb
     return climb.step(score, found.complete, np.diag(found.complete))
@@ -62,17 +68,19 @@ def next_step(
 
 def approach(
     post: Posterior, eta: Vector, options: Options, trail: Trail, drawn: bool
-) -> tuple[Posterior, Vector]:
-    """To where the mean score of the Gaussian posterior vanishes."""
+) -> tuple[Posterior, Vector, Geometry | None]:
+    """To where the mean score of the Gaussian posterior vanishes, and what was seen last."""
     climb, origin, last = Climb.start(len(eta)), eta, eta
     before: Vector | None = None
     seen: Geometry | None = None
     length = np.inf
     for _ in range(_LOOKS):
         refuse_runaway(post, eta, origin)
-        there = moved_to(post, eta, seen)
+        coarse = length > _AFAR
+        slack = _ROUGH * (10 if coarse else 1)
+        rough = partial(look, few_rows=True, slack=slack, near=seen)
         try:
-            post, seen = look(there, few_rows=True, slack=_ROUGH * (10 if length > _AFAR else 1))
+            post, seen = from_there(rough, post, eta, seen)
         except OptimumError:
             refuse_runaway(post, eta, origin, _FAR)
             if np.abs(eta - last).max() < 1e-3:
@@ -84,20 +92,30 @@ def approach(
         if before is not None and np.abs(eta - last).max() <= SLOWLY:
             fall = before - found.score
             found = found._replace(information=corrected(found.information, eta - last, fall))
-        before = found.score
+        before = None if coarse else found.score
         length = distance(found.score, found.information, np.diag(found.complete))
         step, climb = next_step(post, climb, found, found.score, options.ascent)
         last, eta = eta, eta + step
         enough = _NEAR if drawn else _APPROACH
         if length <= enough * options.tolerance:
             break
-    return moved_to(post, eta, seen), eta
+    return post, eta, seen
 
 
-def moved_to(post: Posterior, eta: Vector, seen: Geometry | None) -> Posterior:
-    """The posterior at other hyperparameters, by what was seen at its optimum, if anything."""
+def from_there(
+    search: Callable[[Posterior], Found], post: Posterior, eta: Vector, seen: Geometry | None
+) -> Found:
+    """What a search at other hyperparameters finds, by what was seen at the last optimum.
+
+    From there itself where that leads astray: far extrapolations may.
+    """
     values = post.learnable.host_values(eta)
-    return post.with_hyper(values) if seen is None else foreseen(post, values, seen)
+    if seen is not None:
+        try:
+            return search(foreseen(post, values, seen))
+        except OptimumError:
+            pass
+    return search(post.with_hyper(values))
 
 
 def refuse_runaway(post: Posterior, eta: Vector, origin: Vector, limit: float = _RUNAWAY) -> None:

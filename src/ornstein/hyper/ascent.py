@@ -16,13 +16,14 @@
 **When it stops.** When the step to where the mean score vanishes is shorter than ``tolerance``
 posterior standard deviations of the hyperparameters, plus twice its Monte-Carlo error, and that
 error is below ``tolerance`` too (or the draws are spent). Half the squared length is what the step
-would add to the log evidence: 0.0002 nats at the default. A last step that without Monte-Carlo
-error, whose square adds to its own, is longer than ``tolerance`` is made, and planned for; a
-shorter one is not worth a plan.
+would add to the log evidence: 0.0002 nats at the default, and as much again by Monte-Carlo error. A
+last step that without that error, whose square adds to its own, is longer than ``tolerance`` is
+made, and planned for; a shorter one is not worth a plan.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from time import perf_counter
 from typing import Any, NamedTuple, TypeAlias
 
@@ -32,7 +33,7 @@ import numpy as np
 from ornstein._check import InputError
 from ornstein._types import PyTree, Vector
 from ornstein.geometry import Geometry
-from ornstein.hyper.approach import SLOWLY, Trail, approach, moved_to, next_step, refuse_runaway
+from ornstein.hyper.approach import SLOWLY, Trail, approach, from_there, next_step, refuse_runaway
 from ornstein.hyper.climb import Climb, covariance, distance
 from ornstein.hyper.expectation import Expectation, drawn_cov, expect, measured_scores
 from ornstein.hyper.notes import inexact, notes
@@ -120,7 +121,8 @@ def ascend(
             "at= fixes the optimum, which moves with the hyperparameters; leave it out."
         )
     search = _Search(post, dict(plan_options), options, draw, draws, trail)
-    search.post, eta = approach(post, eta, options, trail, search.moments == "draws")
+    drawn = search.moments == "draws"
+    search.post, eta, search.seen = approach(post, eta, options, trail, drawn)
     resting = eta.copy()
     end = search.run(eta)
     cov = covariance(end.found.information, np.diag(end.found.complete))
@@ -212,7 +214,7 @@ class _Search:
         near = length <= options.tolerance + 2 * noise
         converged = near and noise <= options.tolerance and not slow
         if np.sqrt(max(0.0, length**2 - noise**2)) > options.tolerance and not slow:
-            eta = eta + self._limited(climb.step(score, found.information, scale)[0])
+            eta = eta + self._limited(next_step(self.post, climb, found, score, "newton")[0])
             plan = self._plan(eta)
         message = (
             f"{'converged' if converged else 'not converged'}: the last step was {length:.3f} of "
@@ -240,15 +242,16 @@ class _Search:
         return ", ".join(f"{name} = {value:.3g}" for name, value in list(named)[:3])
 
     def _plan(self, eta: Vector) -> Plan:
-        self.post = moved_to(self.post, eta, self.seen) if self.seen else self.post
         near = self._standing(eta)
-        plan = make_plan(self.post, **self.plan_options) if near is None else moved(self.post, near)
+        make = (
+            partial(make_plan, **self.plan_options) if near is None else partial(moved, near=near)
+        )
+        plan = from_there(make, self.post, eta, self.seen)
         if near is None:
             self.planned = plan, eta
         self.seen = plan.geometry
-        self.post = self.post.with_hyper(
-            self.post.hyperparameters, self.post.layout.unravel(plan.center)
-        )
+        values = self.post.learnable.host_values(eta)
+        self.post = self.post.with_hyper(values, self.post.layout.unravel(plan.center))
         if self.plan_options.get("batch_size") is None:  # as before, and compiled code with it
             self.plan_options["batch_size"] = plan.batch_size
         self.trail.note(eta, "plan")
@@ -259,7 +262,8 @@ class _Search:
         if self.planned is None or self.post.learnable.in_likelihood or self.post.stored:
             return None
         plan, at = self.planned
-        return plan if _dear(plan) and np.abs(eta - at).max() <= _STILL else None
+        stands = plan.is_chain and _dear(plan) and np.abs(eta - at).max() <= _STILL
+        return plan if stands else None
 
     def _expect(self, plan: Plan, corrections: _Corrections) -> tuple[Expectation, Vector, Vector]:
         """The E-step, its score corrected by draws, and the covariance of their error."""

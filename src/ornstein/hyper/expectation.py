@@ -31,7 +31,7 @@ from ornstein.posterior import Posterior
 
 _LONG = 2e9  # multiplications of a curvature that is not worth sampling
 _SOME_ROWS = 20_000
-_SHORTEST = 1e-6  # of D_g, what Monte-Carlo error may leave of lambda E|theta_g|^2
+_SHORTEST = 1e-6  # of D_g or N, what Monte-Carlo error leaves of lambda E|theta_g|^2 or E RSS
 _PROBES = 64  # random signs from which traces of products in Kronecker factors are estimated
 
 
@@ -131,25 +131,26 @@ def expect(post: Posterior, known: Geometry, cov: Operator) -> tuple[Expectation
     else:
         score = closed_score(post, known)
         mean = score.mean(cov)
-        complete = _closed_information(post, mean)
+        complete = closed_information(post, mean)
     return Expectation(mean, complete - score.covariance(cov), complete), score
 
 
-def look(post: Posterior, few_rows: bool = False, slack: float = 1.0) -> tuple[Posterior, Geometry]:
+def look(
+    post: Posterior, few_rows: bool = False, slack: float = 1.0, near: Geometry | None = None
+) -> tuple[Posterior, Geometry]:
     """The loss around the optimum, from which the next search will start.
 
-    With ``few_rows``, where the curvature of all rows takes long, that of some. ``slack`` is that
-    of :func:`~ornstein.optimum.find_optimum`.
+    With ``few_rows``, where the curvature of all rows takes long, that of some, as was seen
+    ``near``. ``slack`` is that of :func:`~ornstein.optimum.find_optimum`.
     """
     theta = post.layout.unravel(find_optimum(post, slack))
     post = post.with_hyper(post.hyperparameters, theta)
     large = "kronecker" if fits_factors(post.model) else "diagonal"
     structure = "dense" if post.dim <= MAX_DENSE else large
-    rows = None
-    if few_rows and post.num_data * post.dim**2 > _LONG:
-        rows = max(_SOME_ROWS, 50 * post.dim) if structure == "dense" else _SOME_ROWS
-        rows = rows if rows < post.num_data else None
-    return post, (geometry if rows is None else glance)(post, theta, structure, rows)
+    rows = max(_SOME_ROWS, 50 * post.dim) if structure == "dense" else _SOME_ROWS
+    if few_rows and post.num_data * post.dim**2 > _LONG and rows < post.num_data:
+        return post, glance(post, theta, structure, rows, near)
+    return post, geometry(post, theta, structure)
 
 
 def posterior_cov(known: Geometry) -> Operator:
@@ -165,10 +166,11 @@ def foreseen(post: Posterior, values: PyTree, seen: Geometry) -> Posterior:
     """The posterior at other values, its search for the optimum begun where that is expected.
 
     By Newton's step from ``post``, which is at its own optimum, and in the units that the curvature
-    ``seen`` there has under the other prior. As it is where not only the prior depends on values.
+    ``seen`` there has under the other prior. As it is where not only the prior depends on values,
+    or no more than a diagonal was seen.
     """
     there = post.with_hyper(values)
-    if post.learnable.in_likelihood or post.quadratic:
+    if post.learnable.in_likelihood or post.quadratic or seen.structure == "diagonal":
         return there
     with jax.enable_x64(True):
         theta = jnp.asarray(post.start)
@@ -216,7 +218,7 @@ def closed_score(post: Posterior, known: Geometry) -> Score:
     return Score(value, slope, diagonal, dense)
 
 
-def _closed_information(post: Posterior, score: Vector) -> Vector:
+def closed_information(post: Posterior, score: Vector) -> Vector:
     """``-E[d^2 log p(y, theta) / d eta^2]``: ``lambda E|theta_g|^2 / 2``, ``2 E RSS / sigma^2``."""
     ties = post.learnable.ties
     assert ties is not None
@@ -235,7 +237,8 @@ def closed_step(post: Posterior, score: Vector) -> Vector:
     assert ties is not None
     sizes = np.bincount(ties.groups[ties.groups >= 0], minlength=ties.precisions)
     left = score[-ties.precisions :] if ties.precisions else np.zeros(0)
-    noise = [0.5 * np.log1p(score[0] / counted_rows(post))] if ties.noise else []
+    squares = max(score[0] / counted_rows(post), _SHORTEST - 1) if ties.noise else 0.0
+    noise = [0.5 * np.log1p(squares)] if ties.noise else []
     lengths = np.maximum(sizes - 2 * left, _SHORTEST * sizes)  # lambda E|theta_g|^2
     return np.concatenate([noise, np.log(sizes / lengths)])
 

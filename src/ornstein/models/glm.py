@@ -83,17 +83,20 @@ class Glm(Model):
             residual = residual * weights[:, None]
         return (residual.T @ self.design(rows, theta.dtype)).reshape(-1)[self.order]
 
-    def gradient_outer_sum(
+    def second_sums(
         self, theta: Array, rows: PyTree, hyper: PyTree, weights: Array
-    ) -> Array:
-        """``sum_n residual residual' (x) u u'``."""
+    ) -> tuple[Array, Array]:
+        """``sum_n residual residual' (x) u u'`` and ``sum_n curvature (x) u u'``, in one go."""
         residual = self.residuals(theta, rows, hyper)
         squares = residual[:, :, None] * residual[:, None, :] * weights[:, None, None]
-        return self._by_parameters(weighted_grams(self.design(rows, theta.dtype), squares))[0]
+        curvature = self._curvature(theta, rows, hyper, weights)
+        design, both = self.design(rows, theta.dtype), jnp.stack([squares, curvature])
+        outer, hessian = self._by_parameters(weighted_grams(design, both))
+        return outer, hessian
 
     def hessian_sum(self, theta: Array, rows: PyTree, hyper: PyTree, weights: Array) -> Array:
         """``sum_n curvature (x) u u'``."""
-        curvature = self._curvature(theta, rows, hyper, weights)
+        curvature = self._curvature(theta, rows, hyper, weights)[None]
         return self._by_parameters(weighted_grams(self.design(rows, theta.dtype), curvature))[0]
 
     def hessian_diagonal_sum(
@@ -125,7 +128,8 @@ class Glm(Model):
         """``E[d d'] = V (x) u u'``."""
         _, squares = self._deviations(spread, rows, hyper)
         design = self.design(rows, spread.cov.dtype)
-        return self._by_parameters(weighted_grams(design, squares, weights))
+        lines = weights[:, :, None, None] * squares[None]
+        return self._by_parameters(weighted_grams(design, lines))
 
     def localise(
         self,
@@ -210,7 +214,7 @@ class Glm(Model):
             if anchored:
                 with jax.enable_x64(True):
                     y = np.asarray(self.family.mean(jnp.asarray(offset), hyper))
-            features = x if map_design is None else np.asarray(map_design(design))
+            features = rows["x"] if map_design is None else np.asarray(map_design(design))
             folded = self.family.fold(features, offset, y)
             if "w" in rows:
                 folded["w"] = np.asarray(rows["w"], float)

@@ -11,23 +11,21 @@ _WIDEST = 128  # columns of which they are
 _WORTH = 4  # times as many columns as weights of a row, at most
 
 
-def weighted_grams(design: Array, matrices: Array, lines: Array | None = None) -> Array:
-    """``sum_n w_ln M_n (x) u_n u_n'`` for every line of weights (L, n): (L, K F, K F).
+def weighted_grams(design: Array, matrices: Array) -> Array:
+    """``sum_n M_ln (x) u_n u_n'`` for every line of matrices: (L, K F, K F).
 
-    Of designs (n, F) and symmetric matrices (n, K, K); one line of ones if none are given. Where
-    rows have many weights, as one product of these with the products of every two columns; else as
-    one product for each weight.
+    Of designs (n, F) and symmetric matrices (L, n, K, K). Where rows have many weights, as one
+    product of these with the products of every two columns; else as one product for each weight.
 
     Examples
     --------
-    >>> weighted_grams(jnp.array([[1.0], [2.0]]), jnp.ones((2, 1, 1)))[0].tolist()
+    >>> weighted_grams(jnp.array([[1.0], [2.0]]), jnp.ones((1, 2, 1, 1)))[0].tolist()
     [[5.0]]
     """
-    rows, outputs, _ = matrices.shape
+    count, rows, outputs, _ = matrices.shape
     columns = design.shape[1]
-    entries = matrices.transpose(1, 2, 0)[np.triu_indices(outputs)]
-    count = 1 if lines is None else len(lines)
-    weights = entries if lines is None else (lines[:, None] * entries[None]).reshape(-1, rows)
+    i, j = np.triu_indices(outputs)
+    weights = matrices.transpose(0, 2, 3, 1)[:, i, j].reshape(-1, rows)
     if outputs > 1 and columns <= min(_WIDEST, _WORTH * len(weights)):
         sums = _by_products(design, weights)
     else:

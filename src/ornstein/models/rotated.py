@@ -45,7 +45,7 @@ class RotatedGlm(LocalModel):
         units = np.asarray(factor.values).reshape(basis.shape).max(axis=0)
 
         def rotate(design: Vector) -> Any:
-            tried = design[:_TRIED]
+            tried = design[:: max(1, len(design) // _TRIED)]
             exact = units * (tried @ columns)
             off = np.abs(units * (tried.astype(dtype) @ short) - exact).max(initial=0.0)
             will_do = off <= _ROUNDING * np.sqrt(np.mean(exact**2))
