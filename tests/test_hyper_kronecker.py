@@ -6,7 +6,7 @@ import pytest
 import ornstein as orn
 from montecarlo import Floats
 from ornstein import optimum, planning
-from ornstein.hyper import ascent, expectation
+from ornstein.hyper import expectation
 from ornstein.hyper.comparators import log_evidence
 from ornstein.hyper.expectation import expect, look, posterior_cov
 from ornstein.operators import Dense, Kronecker, KroneckerBasis
@@ -112,13 +112,13 @@ def test_a_plan_stands_while_little_moves(
 ) -> None:
     """A second plan a few hundredths away keeps what was seen of the rows; Laplace's has none."""
     made: list[float] = []
-    moved = ascent.moved
+    moved = planning.moved
 
     def counted(post: orn.Posterior, near: orn.Plan) -> orn.Plan:
         made.append(float(post.hyperparameters["prior_precision"]))
         return moved(post, near)
 
-    monkeypatch.setattr(ascent, "moved", counted)
+    monkeypatch.setattr("ornstein.hyper.ascent.moved", counted)
     found = orn.learn(softmax(rows=300), method=method, draws=40, rounds=4, progress=False)
     assert found.replans > 0
     assert bool(made) == moves
