@@ -67,3 +67,14 @@ def as_generic(post: orn.Posterior) -> orn.Posterior:
 def whole(model: object, function: str) -> Callable[..., Any]:
     """A function of a model, compiled as one: its operations one by one take far longer."""
     return jax.jit(getattr(model, function))
+
+
+def softmax_table(
+    rows: int = 1500, classes: int = 4, columns: int = 5, seed: int = 0
+) -> tuple[Floats, Floats]:
+    """Correlated columns, of which the third never varies."""
+    rng = np.random.default_rng(seed)
+    X = rng.normal(size=(rows, columns)) @ rng.normal(size=(columns, columns))
+    X[:, 2] = 0.0
+    W = 0.5 * rng.normal(size=(classes, columns))
+    return X, np.argmax(X @ W.T + rng.gumbel(size=(rows, classes)), axis=1)
