@@ -7,7 +7,9 @@ import jax
 import pytest
 
 import ornstein as orn
+from ornstein import optimum, planning
 from ornstein.datasets import Dataset
+from ornstein.hyper import expectation
 
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_rank_promotion", "raise")
@@ -34,3 +36,10 @@ def dataset() -> Callable[[str], Dataset]:
         pytest.skip(reason)
 
     return load
+
+
+@pytest.fixture
+def no_matrices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if matrices of twelve parameters did not fit."""
+    for module in (planning, optimum, expectation):
+        monkeypatch.setattr(module, "MAX_DENSE", 12)

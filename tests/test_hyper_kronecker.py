@@ -25,13 +25,6 @@ def softmax(columns: int = 6, classes: int = 4, rows: int = 1500) -> orn.Posteri
     return orn.models.softmax(X, np.argmax(X @ W.T + rng.gumbel(size=(rows, classes)), axis=1))
 
 
-@pytest.fixture
-def no_matrices(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if matrices of twelve parameters did not fit."""
-    for module in (planning, optimum, expectation):
-        monkeypatch.setattr(module, "MAX_DENSE", 12)
-
-
 def test_scores_in_kronecker_factors_have_the_moments_of_the_matrix() -> None:
     rng = np.random.default_rng(0)
     basis = KroneckerBasis(orthogonal(rng, 8), orthogonal(rng, 30), np.full(30, 0.7), 30)

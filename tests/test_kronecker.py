@@ -24,13 +24,6 @@ def softmax(rows: int = 1500, intercept: bool = True) -> orn.Posterior:
     return orn.models.softmax(*softmax_table(rows), prior_precision=precision, intercept=intercept)
 
 
-@pytest.fixture
-def no_matrices(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if matrices of twelve parameters did not fit."""
-    monkeypatch.setattr(planning, "MAX_DENSE", 12)
-    monkeypatch.setattr(optimum, "MAX_DENSE", 12)
-
-
 def orthogonal(rng: np.random.Generator, size: int) -> Floats:
     return np.asarray(np.linalg.qr(rng.normal(size=(size, size)))[0])
 

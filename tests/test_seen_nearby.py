@@ -11,13 +11,6 @@ from ornstein.operators import KroneckerBasis, KroneckerRoot
 from tables import softmax_table
 
 
-@pytest.fixture
-def no_matrices(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if matrices of twelve parameters did not fit."""
-    monkeypatch.setattr(planning, "MAX_DENSE", 12)
-    monkeypatch.setattr(optimum, "MAX_DENSE", 12)
-
-
 @pytest.mark.parametrize("structure", ["dense", "kronecker"])
 def test_curvature_under_another_prior(structure: str) -> None:
     post = orn.models.softmax(*softmax_table())
