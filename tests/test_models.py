@@ -9,7 +9,8 @@ import scipy.stats
 import ornstein as orn
 from ornstein.model import Minibatch, per_example
 from ornstein.models import log_sum_exp, softplus
-from ornstein.models.grams import weighted_grams
+from ornstein.models.grams import quadratic_forms, weighted_grams
+from ornstein.operators import Diagonal
 from tables import SOME_MODELS, as_generic, features, whole, zoo
 
 MODELS = ["linear", "logistic", "softmax", "poisson"]
@@ -175,7 +176,50 @@ def test_weighted_grams_are_sums_of_products(
     weights = rng.normal(size=(lines, rows))[:, :, None, None]
     matrices = weights * (half + half.swapaxes(1, 2))
     expected = np.einsum("lnab,ni,nj->laibj", matrices, u, u)
+    size = outputs * columns
     with jax.enable_x64(True):
         found = weighted_grams(jnp.asarray(u), jnp.asarray(matrices))
-    size = outputs * columns
-    np.testing.assert_allclose(found, expected.reshape(lines, size, size), rtol=0, atol=1e-9)
+        np.testing.assert_allclose(found, expected.reshape(lines, size, size), rtol=0, atol=1e-9)
+        if outputs > 1:
+            lines_off = matrices.sum(axis=-1)[..., None] * np.eye(outputs)
+            balanced = jnp.asarray(matrices - lines_off)
+            found = weighted_grams(jnp.asarray(u), balanced, balanced=True)
+            np.testing.assert_allclose(
+                found, weighted_grams(jnp.asarray(u), balanced), rtol=0, atol=1e-9
+            )
+
+
+@pytest.mark.parametrize(("columns", "matrices"), [(5, 3), (30, 2), (1, 1)])
+@pytest.mark.parametrize("rows", [7, 300])
+def test_quadratic_forms(rows: int, columns: int, matrices: int) -> None:
+    """Few columns to a matrix, many, and one; matrices need not be symmetric."""
+    rng = np.random.default_rng(0)
+    u, M = rng.normal(size=(rows, columns)), rng.normal(size=(matrices, columns, columns))
+    with jax.enable_x64(True):
+        found = quadratic_forms(jnp.asarray(u), jnp.asarray(M))
+    np.testing.assert_allclose(found, np.einsum("ni,pij,nj->pn", u, M, u), rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("anchored", [False, True])
+@pytest.mark.parametrize("name", ["logistic", "softmax", "poisson"])
+def test_rows_folded_in_blocks_are_those_folded_at_once(
+    name: str, anchored: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the first of them are so sure that their means are whole numbers."""
+    X = features(50, 2)
+    X[:8] *= 1e4
+    y = np.arange(50) % 2
+    post = getattr(orn.models, name)(X, y, intercept=True, sample_weight=np.arange(1, 51))
+    center = np.zeros(post.dim)
+    center[: post.dim // 2] = 1e-4 if name == "poisson" else 1.0
+    factor = Diagonal(np.linspace(0.5, 1.5, post.dim))
+    slope = np.ones(post.dim) if anchored else None
+    folded = []
+    for numbers in (2**21, 20):
+        monkeypatch.setattr("ornstein.models.glm._FOLD_NUMBERS", numbers)
+        local = post.model.localise(center, factor, post.hyper, np.float64, slope)
+        folded.append(local.fold(post.data))
+    assert folded[0].keys() == folded[1].keys()
+    for leaf, found in folded[1].items():
+        assert len(found) == 50
+        np.testing.assert_allclose(found, folded[0][leaf], rtol=1e-12, atol=1e-300)

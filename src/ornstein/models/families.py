@@ -24,6 +24,10 @@ class Family(Protocol):
     def outputs(self) -> int:
         """Entries of eta per row."""
 
+    @property
+    def balanced(self) -> bool:
+        """Whether a row's residuals sum to zero, whatever eta is."""
+
     def loss(self, eta: Array, y: Array, hyper: PyTree) -> Array:
         """Loss of every row."""
 
@@ -51,6 +55,7 @@ class Gaussian:
     """``y = eta + noise_scale * normal``."""
 
     outputs: int = 1
+    balanced = False
 
     def loss(self, eta: Array, y: Array, hyper: PyTree) -> Array:
         """Negative log density of a normal."""
@@ -110,6 +115,7 @@ class Bernoulli:
     """``y = 1`` with probability ``sigmoid(eta)``, else 0."""
 
     outputs: int = 1
+    balanced = False
 
     def loss(self, eta: Array, y: Array, hyper: PyTree) -> Array:
         """``softplus(eta) - y eta``."""
@@ -136,7 +142,7 @@ class Bernoulli:
         """With the sign ``1 - 2y`` in the features the loss is ``softplus`` whatever the label."""
         if not np.isin(y, (0, 1)).all():
             return {"x": x, "offset": offset, "y": y}
-        sign = 1 - 2 * y
+        sign = (1 - 2 * y).astype(x.dtype)
         return {"x": sign[:, None] * x, "offset": sign * offset}
 
     def folded_residual(self, along: Array, rows: PyTree, hyper: PyTree) -> Array:
@@ -151,6 +157,7 @@ class Categorical:
     """``y`` in ``0 .. K-1`` with probabilities ``softmax(eta)``."""
 
     outputs: int
+    balanced = True
 
     def loss(self, eta: Array, y: Array, hyper: PyTree) -> Array:
         """``logsumexp(eta) - eta_y``."""
@@ -193,6 +200,7 @@ class Counts:
     """``y`` Poisson with mean ``exp(eta)``."""
 
     outputs: int = 1
+    balanced = False
 
     def loss(self, eta: Array, y: Array, hyper: PyTree) -> Array:
         """``exp(eta) - y eta + log y!``."""

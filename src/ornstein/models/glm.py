@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -10,16 +11,17 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
+from ornstein._memory import fresh
 from ornstein._tree import Layout, cast
 from ornstein._types import Array, PyTree, Vector
 from ornstein.model import LocalModel, LocalProblem, Minibatch, Model, Spread
 from ornstein.models.families import Family, Gaussian
-from ornstein.models.grams import symmetric_places, weighted_grams
+from ornstein.models.grams import quadratic_forms, symmetric_places, weighted_grams
 from ornstein.models.rotated import RotatedGlm, weighted
 from ornstein.operators import Dense, Factor, KroneckerRoot
 
 _LOG_TWO_PI = math.log(2 * math.pi)
-_FOLD_ROWS = 2**16  # rows folded at a time, in double precision
+_FOLD_NUMBERS = 2**21  # of designs folded at a time, in double precision: 16 MiB
 _NODES = 7  # of the Gauss-Hermite rule over a single predictor
 
 
@@ -91,13 +93,13 @@ class Glm(Model):
         squares = residual[:, :, None] * residual[:, None, :] * weights[:, None, None]
         curvature = self._curvature(theta, rows, hyper, weights)
         design, both = self.design(rows, theta.dtype), jnp.stack([squares, curvature])
-        outer, hessian = self._by_parameters(weighted_grams(design, both))
+        outer, hessian = self._by_parameters(self._grams(design, both))
         return outer, hessian
 
     def hessian_sum(self, theta: Array, rows: PyTree, hyper: PyTree, weights: Array) -> Array:
         """``sum_n curvature (x) u u'``."""
         curvature = self._curvature(theta, rows, hyper, weights)[None]
-        return self._by_parameters(weighted_grams(self.design(rows, theta.dtype), curvature))[0]
+        return self._by_parameters(self._grams(self.design(rows, theta.dtype), curvature))[0]
 
     def hessian_diagonal_sum(
         self, theta: Array, rows: PyTree, hyper: PyTree, weights: Array
@@ -129,7 +131,7 @@ class Glm(Model):
         _, squares = self._deviations(spread, rows, hyper)
         design = self.design(rows, spread.cov.dtype)
         lines = weights[:, :, None, None] * squares[None]
-        return self._by_parameters(weighted_grams(design, lines))
+        return self._by_parameters(self._grams(design, lines))
 
     def localise(
         self,
@@ -204,29 +206,29 @@ class Glm(Model):
         anchored: bool,
     ) -> Callable[[PyTree], PyTree]:
         """What makes rows for the loop, in double precision block by block."""
-        several = self.family.outputs > 1
-        matrix = center[np.argsort(self.order)].reshape(self.family.outputs, -1)
-
-        def block(rows: PyTree) -> PyTree:
-            x, y = np.asarray(rows["x"], float), np.asarray(rows["y"])
-            design = np.concatenate([x, np.ones((len(x), 1))], axis=1) if self.intercept else x
-            offset = design @ matrix.T if several else design @ matrix[0]
-            if anchored:
-                with jax.enable_x64(True):
-                    y = np.asarray(self.family.mean(jnp.asarray(offset), hyper))
-            features = rows["x"] if map_design is None else np.asarray(map_design(design))
-            folded = self.family.fold(features, offset, y)
-            if "w" in rows:
-                folded["w"] = np.asarray(rows["w"], float)
-            return cast(folded, dtype)
+        outputs, several = self.family.outputs, self.family.outputs > 1
+        matrix = center[np.argsort(self.order)].reshape(outputs, -1)
+        block = max(1, _FOLD_NUMBERS // matrix.shape[1])
 
         def fold(data: PyTree) -> PyTree:
-            starts = range(0, len(data["y"]), _FOLD_ROWS)
-            parts = [
-                block({name: leaf[start : start + _FOLD_ROWS] for name, leaf in data.items()})
-                for start in starts
-            ]
-            return jax.tree.map(lambda *leaves: np.concatenate(leaves), *parts)
+            x, y = data["x"], np.asarray(data["y"])
+            offset = np.empty((len(y), outputs) if several else len(y))
+            features = x if map_design is None else fresh((len(y), matrix.shape[1]), dtype)
+            for start in range(0, len(y), block):
+                some = slice(start, start + block)
+                design = np.asarray(x[some], float)
+                if self.intercept:
+                    design = np.concatenate([design, np.ones((len(design), 1))], axis=1)
+                offset[some] = design @ (matrix.T if several else matrix[0])
+                if map_design is not None:
+                    features[some] = map_design(design)
+            if anchored:
+                with jax.enable_x64(True):
+                    y = np.asarray(_mean(self.family, offset, hyper))
+            folded = self.family.fold(features, offset, y)
+            if "w" in data:
+                folded["w"] = np.asarray(data["w"], float)
+            return cast(folded, dtype)
 
         return fold
 
@@ -268,9 +270,11 @@ class Glm(Model):
         cov = spread.cov[back][:, back].reshape(outputs, width, outputs, width)
         above = np.triu_indices(outputs)
         parts = cov.transpose(0, 2, 1, 3)[above]
-        found = jax.lax.map(lambda part: ((design @ part) * design).sum(axis=1), parts)
-        predictor = found[symmetric_places(outputs)].transpose(2, 0, 1)
+        predictor = quadratic_forms(design, parts)[symmetric_places(outputs)].transpose(2, 0, 1)
         return predictor, self.residual_squares(spread.anchor, predictor, rows, hyper)
+
+    def _grams(self, design: Array, matrices: Array) -> Array:
+        return weighted_grams(design, matrices, self.family.balanced)
 
     def _by_parameters(self, matrices: Array) -> Array:
         """Matrices by outputs and designs, in the order of the parameters."""
@@ -303,6 +307,11 @@ class Glm(Model):
 
         total, _ = jax.lax.scan(add, jnp.zeros_like(cov), columns)
         return total * _weights(rows, total) ** 2 if "w" in rows else total
+
+
+@partial(jax.jit, static_argnums=(0,))
+def _mean(family: Family, offset: Array, hyper: PyTree) -> Array:
+    return family.mean(offset, hyper)
 
 
 def _weights(rows: PyTree, like: Array) -> Array:

@@ -12,7 +12,7 @@ from ornstein.model import LocalModel, Minibatch
 from ornstein.models.families import Family
 from ornstein.operators import KroneckerRoot
 
-_TRIED = 256  # rows on which single precision is tried
+_TRIED = 64  # rows of a block on which single precision is tried
 _ROUNDING = 1e-4  # what it may cost, relative to what a unit of z adds to the predictor
 
 
