@@ -1,5 +1,7 @@
 """Control variates (X9): the noise they leave, the batch they need, the covariance they give."""
 
+from dataclasses import replace
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -150,6 +152,32 @@ def test_X9_rows_of_like_leverage_are_drawn_alike() -> None:
     assert plan.batches.scheme != "weighted"
     assert plan.anchor is not None
     assert plan.anchor.multiplicity is None
+
+
+@pytest.mark.parametrize("outlier", [1.0, 8.0, 60.0])
+def test_X9_what_the_strongest_row_alone_decides_is_decided_rightly(
+    outlier: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether by leverage or alike, of all that is known of both."""
+    X = features(2000, 3)
+    X[7] *= outlier
+    post = orn.models.linear(X, X.sum(axis=1))
+    known = orn.geometry(post, {"coef": np.ones(3)})
+    cov = np.linalg.inv(post.num_data * known.hessian)
+    found = [anchor(post, known, cov, size=size) for size in (None, 64)]
+    monkeypatch.setattr("ornstein.anchor._least", lambda *_: 0.0)
+    for size, early in zip((None, 64), found, strict=True):
+        late = anchor(post, known, cov, size=size)
+        assert (early.multiplicity is None) == (late.multiplicity is None)
+        assert early.fourth == late.fourth
+
+
+def test_X9_the_strongest_row_throws_the_chain_no_further_than_twice_its_distance() -> None:
+    post = regression()
+    known = orn.geometry(post, {"coef": np.zeros(post.dim)})
+    cov = np.linalg.inv(post.num_data * known.hessian)
+    alike = replace(anchor(post, known, cov, scheme="windows"), strongest=500.0, fourth=0.0)
+    assert batch_size(known, alike)[1] == 250
 
 
 def test_X9_subsampled_rows_still_anchor_at_the_true_slope() -> None:

@@ -189,32 +189,34 @@ def _look(view: _View, rows: int | None, scheme: str, size: int | None) -> Ancho
     post, known, N = view.post, view.known, view.post.num_data
     slope = N * (known.gradient if known.rows_used == N else mean_gradient(post, known.center))
     leverage, index = view.leverages(rows)
-    lists: list[Order | None] = [None]
-    if scheme == "weighted" or (scheme == "auto" and len(index) == N):
-        full = np.ones(N)
-        full[index] = leverage / max(float(leverage.mean()), np.finfo(float).tiny)
-        lists.append(multiplicity_of(full))
-    alike, *weighted = _anchors(view, slope, leverage, index, lists)
-    if not weighted:
-        return alike
-    wanted, safe = batch_size(known, alike)
-    better = _WEIGHTED * batch_size(known, weighted[0])[0] < wanted if size is None else safe > size
-    return weighted[0] if better or scheme == "weighted" else alike
+    seen = partial(_anchor_of, view, slope, leverage, index)
+    if scheme != "weighted" and (scheme != "auto" or len(index) < N):
+        return seen(None)
+    full = np.ones(N)
+    full[index] = leverage / max(float(leverage.mean()), np.finfo(float).tiny)
+    weighted = seen(multiplicity_of(full))
+    if scheme == "weighted":
+        return weighted
+    fewer = _WEIGHTED * batch_size(known, weighted)[0]
+
+    def better(wanted: int, safe: float) -> bool:
+        return fewer < wanted if size is None else safe > size
+
+    least = _least(known, float(leverage.max()))
+    if better(_rounded(least, N), least):  # whatever else rows drawn alike would want
+        return weighted
+    alike = seen(None)
+    return weighted if better(*batch_size(known, alike)) else alike
 
 
-def _anchors(
-    view: _View, slope: Vector, leverage: Vector, index: Rows, lists: list[Order | None]
-) -> list[Anchor]:
-    """One for each way to list the rows, from one look at them."""
-    weights = [np.ones(len(index)) if m is None else weights_of(m)[index] for m in lists]
-    lines = [line for weight in weights for line in (weight, weight**3 * leverage**2)]
-    sums = view.sums(index, np.stack(lines))
-    pairs = sums.reshape(len(lists), 2, *view.cov.shape)
+def _anchor_of(
+    view: _View, slope: Vector, leverage: Vector, index: Rows, multiplicity: Order | None
+) -> Anchor:
+    """What is left of the noise where rows are listed so often."""
+    weight = np.ones(len(index)) if multiplicity is None else weights_of(multiplicity)[index]
+    second, fourth = view.sums(index, np.stack([weight, weight**3 * leverage**2]))
     seen = fingerprint((view.post.data, view.post.hyper))
-    return [
-        _anchor(view, slope, weight * leverage, index, second, fourth, seen, multiplicity)
-        for multiplicity, weight, (second, fourth) in zip(lists, weights, pairs, strict=True)
-    ]
+    return _anchor(view, slope, weight * leverage, index, second, fourth, seen, multiplicity)
 
 
 def _anchor(
@@ -257,8 +259,9 @@ def batch_size(known: Geometry, anchored: Anchor) -> tuple[int, int]:
     draws. Gains in Kronecker factors make shorter steps, by their rate; there, batches are so
     large that the noise, too, is a small part of a step's.
     """
-    rate = 1.0 if known.factors is None else known.factors.rate
-    safe = max(anchored.strongest / _KICK, (3 * anchored.fourth / _KURTOSIS) ** (1 / 3)) * rate
+    rate = _rate(known)
+    least = _least(known, anchored.strongest)
+    safe = max(least, (3 * anchored.fourth / _KURTOSIS) ** (1 / 3) * rate)
     if known.factors is None:
         quick = _quickest(known, anchored.noise_cov, _STEP_ROWS)
     else:
@@ -266,6 +269,15 @@ def batch_size(known: Geometry, anchored: Anchor) -> tuple[int, int]:
         noise = _largest_relative(known.factors.hessian, known.num_data * along)
         quick = rate * noise / _NOISE_SHARE
     return _rounded(max(quick, safe), known.num_data), math.ceil(safe)
+
+
+def _least(known: Geometry, strongest: float) -> float:
+    """The fewest rows of which the strongest one throws the chain no further than it may."""
+    return strongest / _KICK * _rate(known)
+
+
+def _rate(known: Geometry) -> float:
+    return 1.0 if known.factors is None else known.factors.rate
 
 
 def plain_batch_size(known: Geometry) -> int:
