@@ -4,7 +4,10 @@ import numpy as np
 import pytest
 
 import ornstein as orn
-from ornstein.hyper import climb, expectation
+from montecarlo import Floats
+from ornstein.hyper import approach, ascent, climb, expectation
+from ornstein.hyper.options import Options
+from tables import softmax_table
 
 
 @pytest.mark.parametrize(("start", "looks"), [(1e4, 5), (1e2, 3), (1e-4, 4)])
@@ -52,3 +55,47 @@ def test_climb_turns_back_when_it_overshoots() -> None:
     assert climb.distance(np.array([0.3]), np.array([[9.0]]), np.array([10.0])) == pytest.approx(
         0.1
     )
+
+
+@pytest.mark.usefixtures("no_matrices")
+def test_the_approach_ends_where_a_dear_plan_will_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Elsewhere it goes on to a step as short as asked for."""
+    post, options = (
+        orn.models.softmax(*softmax_table(), prior_precision=30.0),
+        Options(tolerance=0.01),
+    )
+    eta = post.learnable.to_real(post.hyperparameters)
+
+    def ended(drawn: bool) -> tuple[int, float]:
+        trail = approach.Trail()
+        _, there, seen = approach.approach(post, eta, options, trail, drawn)
+        assert seen is not None
+        assert seen.structure == "kronecker"
+        return len(trail.etas), float(np.abs(there - trail.etas[-1]).max())
+
+    looks, step = ended(drawn=True)
+    assert 0.001 < step <= approach.STILL
+    monkeypatch.setattr(approach, "STILL", 0.0)
+    for drawn in (True, False):
+        more, shorter = ended(drawn)
+        assert more > looks
+        assert shorter < step / 4
+
+
+def test_as_many_draws_are_wanted_as_the_tolerance_takes() -> None:
+    """Two for each that would do if they were independent."""
+    post = orn.models.logistic(*softmax_table(classes=2))
+    asked = []
+
+    def draw(post: orn.Posterior, plan: orn.Plan, number: int, wanted: int, last: object) -> Floats:
+        del number, last
+        found, score = expectation.expect(post, plan.geometry, expectation.drawn_cov(plan))
+        spread = score.covariance(expectation.drawn_cov(plan))[0, 0]
+        asked.append((wanted, 2 * spread / found.information[0, 0] / 0.3**2))
+        rng = np.random.default_rng(0)
+        return rng.multivariate_normal(plan.center, plan.predicted_cov, size=(4, 50))
+
+    ascent.ascend(post, {}, Options(tolerance=0.3, rounds=1), draw)
+    assert asked
+    for wanted, enough in asked:
+        assert wanted - 1 <= enough * (1 + 1e-9) < wanted + 1e-6

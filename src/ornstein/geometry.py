@@ -151,7 +151,7 @@ def geometry(
     >>> orn.geometry(post, at={"coef": np.array([1.0])}).hessian
     array([[5.]])
     """
-    return _estimate(post, at, structure, rows, key, factored.LANCZOS)
+    return _estimate(post, at, structure, _groups(post, rows, key), factored.LANCZOS)
 
 
 def glance(
@@ -159,18 +159,18 @@ def glance(
 ) -> Geometry:
     """The same for means over the posterior: the ends of relative spectra are not looked for.
 
-    Kronecker factors are along the basis of those seen nearby, if any were.
+    Nor standard errors. Kronecker factors are along the basis of those seen nearby, if any were.
     """
     basis = None if near is None or near.factors is None else near.factors.basis
-    return _estimate(post, at, structure, rows, 0, factored.FEW_LANCZOS, basis)
+    some = _joined(_groups(post, rows, 0))
+    return _estimate(post, at, structure, [some], factored.FEW_LANCZOS, basis)
 
 
 def _estimate(
     post: Posterior,
     at: PyTree,
     structure: str,
-    rows: int | None,
-    key: Key,
+    groups: list[PyTree],
     products: int,
     basis: KroneckerBasis | None = None,
 ) -> Geometry:
@@ -178,7 +178,6 @@ def _estimate(
     post = post.at(at)
     theta = post.layout.ravel(at)
     dense = structure == "dense"
-    groups = _groups(post, rows, key)
     with jax.enable_x64(True):
         prior = prior_terms(post.model, theta, post.hyper, dense)
         if structure == "kronecker":

@@ -31,6 +31,7 @@ _AFAR = 10.0  # posterior standard deviations of the hyperparameters
 _RUNAWAY = 45.0  # on the unconstrained scale: a factor of 1e19
 _FAR = 10.0  # the same, where there is no optimum any more
 SLOWLY = 0.5  # what was seen within this distance on that scale still counts
+STILL = 0.1  # the same, so nearly that plans hold, and draws need not be made again
 
 Found = TypeVar("Found")
 
@@ -99,7 +100,15 @@ def approach(
         enough = _NEAR if drawn else _APPROACH
         if length <= enough * options.tolerance:
             break
+        if drawn and plans_stand(post, seen) and np.abs(step).max() <= STILL:
+            break
     return post, eta, seen
+
+
+def plans_stand(post: Posterior, seen: Geometry) -> bool:
+    """Whether plans are dear, and hold where no hyperparameter has moved by much."""
+    within_prior = not post.learnable.in_likelihood and not post.stored
+    return seen.structure == "kronecker" and within_prior
 
 
 def from_there(

@@ -2,7 +2,8 @@
 
 1. *Approach*: from optimum to optimum, with the Gaussian posterior's moments (of some rows where
    all would take long), until Newton's step on the evidence is a fiftieth of the tolerance, or
-   twice the tolerance where draws will follow: it is made, and leads much nearer.
+   twice the tolerance where draws will follow, or so short that a dear plan made there will hold
+   for what is left: it is made, and leads much nearer.
 2. *Plan* the sampler there. Its stationary distribution is q: by T2, ``N(optimum, predicted_cov)``.
 3. Where the posterior is not Gaussian, *rounds* of draws: the chains go on from where they are, and
    the running mean of measured less predicted scores corrects the prediction. Every round counts
@@ -33,7 +34,16 @@ import numpy as np
 from ornstein._check import InputError
 from ornstein._types import PyTree, Vector
 from ornstein.geometry import Geometry
-from ornstein.hyper.approach import SLOWLY, Trail, approach, from_there, next_step, refuse_runaway
+from ornstein.hyper.approach import (
+    SLOWLY,
+    STILL,
+    Trail,
+    approach,
+    from_there,
+    next_step,
+    plans_stand,
+    refuse_runaway,
+)
 from ornstein.hyper.climb import Climb, covariance, distance
 from ornstein.hyper.expectation import Expectation, drawn_cov, expect, measured_scores
 from ornstein.hyper.notes import inexact, notes
@@ -44,7 +54,6 @@ from ornstein.planning import moved
 from ornstein.planning import plan as make_plan
 from ornstein.posterior import Posterior
 
-_STILL = 0.1  # on the unconstrained scale: where no new draws are needed, or looks at all rows
 _HOPELESS = 1.0  # Monte-Carlo error, in the same units as the tolerance
 _SLOWER = 20  # times as many steps for a draw as before
 _SHARE = 2  # times the run's own draws, which learning may make where they take long
@@ -259,11 +268,11 @@ class _Search:
 
     def _standing(self, eta: Vector) -> Plan | None:
         """The last plan made from the rows, where that takes long and it still holds here."""
-        if self.planned is None or self.post.learnable.in_likelihood or self.post.stored:
+        if self.planned is None:
             return None
         plan, at = self.planned
-        stands = plan.is_chain and _dear(plan) and np.abs(eta - at).max() <= _STILL
-        return plan if stands else None
+        stands = plan.is_chain and plans_stand(self.post, plan.geometry)
+        return plan if stands and np.abs(eta - at).max() <= STILL else None
 
     def _expect(self, plan: Plan, corrections: _Corrections) -> tuple[Expectation, Vector, Vector]:
         """The E-step, its score corrected by draws, and the covariance of their error."""
@@ -273,10 +282,11 @@ class _Search:
             return found, found.score, np.zeros((count, count))
         cov = covariance(found.information, np.diag(found.complete))
         tolerance = self.options.tolerance
-        enough = _CORRELATED * np.trace(cov @ local.covariance(drawn_cov(plan))) / tolerance**2
+        scatter = found.complete - found.information  # the score's covariance
+        enough = _CORRELATED * np.trace(cov @ scatter) / tolerance**2
         wanted = int(min(enough, _MOST_DRAWS)) + 1
         eta, rounds = self.trail.etas[-1], self.options.rounds or (1 if _dear(plan) else _ROUNDS)
-        if corrections.parts and np.abs(eta - corrections.at).max() <= _STILL:
+        if corrections.parts and np.abs(eta - corrections.at).max() <= STILL:
             correction, error = corrections.mean()
             if np.trace(cov @ error) <= tolerance**2:
                 return found, found.score + correction, error
