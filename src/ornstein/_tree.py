@@ -196,4 +196,4 @@ def sum_over_blocks(
 
 def to_device(tree: PyTree) -> PyTree:
     """Put host arrays on the default device."""
-    return jax.tree.map(jnp.asarray, tree)
+    return jax.tree.map(jax.device_put, tree)

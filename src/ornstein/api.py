@@ -44,7 +44,7 @@ from ornstein.runs import (
 )
 
 _FEWEST = 8  # draws a chain of a round to learn from
-_SETTLING = 3  # draws before a round that starts where it is expected to end
+_SETTLING = 2  # draws before a round that starts where it is expected to end
 _FRESH = 2**31  # keys beyond those of chains: learning, then restarts
 
 

@@ -1,5 +1,6 @@
 """Chains spread over threads, in chunks of segments; checkpoints between them."""
 
+import math
 import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -24,6 +25,7 @@ from ornstein.runs import Report, Run, Settings, Status, diverged, interrupted, 
 _CHUNKS = 40  # dispatches a long run is cut into, so that progress can be shown
 _CHUNK_STEPS = 100_000  # steps of a dispatch, at least: less is not worth its overhead,
 _CHUNK_WORK = 4e9  # unless they make so many multiplications
+_DISPATCH_WORK = 3e7  # the same of a short run's dispatch, whose overhead is small beside them
 _ORDER_BYTES = 2**26  # reading orders held at once by one chain
 _FED_BYTES = 2**27  # rows read ahead, of all chains
 
@@ -246,7 +248,8 @@ class Crew:
             # Alike, so that little is overshot.
             return -(-total // max(dispatches, -(-total // most)))
         # Short runs: a power of two, so that runs of any length share compiled code.
-        return min(2 ** (max(1, total // 4).bit_length() - 1), most)
+        enough = math.ceil(_DISPATCH_WORK * total / work)
+        return min(2 ** (max(1, total // 4).bit_length() - 1), 1 << (enough - 1).bit_length(), most)
 
     def _bad_step(self, chain: Chain) -> int:
         """First non-finite step of a chain's last chunk, found by running it again, watched."""

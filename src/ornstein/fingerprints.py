@@ -15,7 +15,7 @@ from ornstein.posterior import Posterior
 from ornstein.records import digest
 from ornstein.stored import Stored, ahead
 
-_DRAWS = "3"  # raised where a key gives other draws than before
+_DRAWS = "4"  # raised where a key gives other draws than before
 _PIECE_ROWS = 2**18  # read at once
 _LOOKS = 4  # rows and prior are looked at, to tell models apart
 

@@ -174,13 +174,13 @@ class KroneckerBasis:
 
     def to_params(self, z: AnyArray) -> AnyArray:
         """``V z`` for every row of coordinates."""
-        matrix = self.outer @ z.reshape(*z.shape[:-1], *self.shape) @ self.inner.T
+        matrix = _by_lines(self.outer @ z.reshape(*z.shape[:-1], *self.shape), self.inner.T)
         return self.flat(matrix * self._scale(matrix))
 
     def adjoint(self, vector: AnyArray) -> AnyArray:
         """``V' v`` for every row of ``vector``."""
         matrix = self.matrix(vector)
-        rotated = self.outer.T @ (matrix * self._scale(matrix)) @ self.inner
+        rotated = _by_lines(self.outer.T @ (matrix * self._scale(matrix)), self.inner)
         return rotated.reshape(*vector.shape[:-1], -1)
 
     def to_coordinates(self, vector: AnyArray) -> AnyArray:
@@ -216,6 +216,12 @@ class KroneckerBasis:
             return matrix.reshape(*lead, -1)
         coef = matrix[..., : self.features].reshape(*lead, -1)
         return _xp(matrix).concatenate([coef, matrix[..., self.features]], axis=-1)
+
+
+def _by_lines(matrices: AnyArray, columns: AnyArray) -> AnyArray:
+    """``M @ columns`` for stacks of matrices, one product for each: many small ones take longer."""
+    stacks = matrices.reshape(*matrices.shape[:-3], -1, matrices.shape[-1])
+    return (stacks @ columns).reshape(matrices.shape)
 
 
 @jax.tree_util.register_dataclass

@@ -26,11 +26,12 @@ from ornstein.posterior import Posterior
 from ornstein.runs import Goal, OpenProgress, Run, Settings, Status, from_record
 from ornstein.whitened import in_basis, update_rule
 
-_MAPPED = 256  # draws in a product that maps them to parameters
+_MAPPED = 16, 256  # fewest and most draws in a product that maps them to parameters
 _MAPPED_NUMBERS = 2**17  # of such products made together: 1 MiB
 _SEGMENT_BYTES = 2**24  # of rows read for one segment
 _LONGEST_BYTES = 2**28  # the same, where a draw takes more
-_DEAR = 1e9  # multiplications of a draw, of which no segment should make one too many
+_DEAR = 3e7  # multiplications of a draw, of which no segment should make one too many
+_STARTS = 2**32 - 1  # of the numbers that seed a chain, the last: orders have the first
 _ORDER_READS = 5  # times a row is read in the time that putting it into a reading order takes
 
 
@@ -79,15 +80,16 @@ def _gathered(chains: list[Chain], draws: int, center: Vector, factor: Factor) -
     """The first draws of every chain as parameters, (chains, draws, D)."""
     dim = len(center)
     count = min(draws, *(sum(map(len, chain.draws)) for chain in chains))
-    together = _MAPPED * max(1, _MAPPED_NUMBERS // (_MAPPED * dim))
+    each = int(np.clip(_MAPPED_NUMBERS // dim, *_MAPPED))
+    together = each * max(1, _MAPPED_NUMBERS // (each * dim))
     gathered = fresh((len(chains), count, dim))
 
     def gather(chain: Chain, target: Vector) -> None:
         for number, some in enumerate(_regrouped(chain.draws, together)):
             place = target[number * together : (number + 1) * together]
             # Always as many at once: a product's rounding depends on the number of its rows.
-            part = np.pad(some.astype(float), ((0, -len(some) % _MAPPED), (0, 0)))
-            mapped = np.asarray(factor.matvec(part.reshape(-1, _MAPPED, dim)))
+            part = np.pad(some.astype(float), ((0, -len(some) % each), (0, 0)))
+            mapped = np.asarray(factor.matvec(part.reshape(-1, each, dim)))
             np.add(mapped.reshape(-1, dim)[: len(place)], center, out=place)
 
     if count:
@@ -158,13 +160,13 @@ def _prepare(
     spread = in_basis(local.factor, plan.predicted)
     chains = []
     for number in range(settings.chains):
-        chain_key = jax.random.fold_in(key, number)
-        start_key, init_key = jax.random.split(jax.random.fold_in(chain_key, 2))
-        normal = np.asarray(jax.random.normal(start_key, (plan.dim,)), float)
+        seed = np.random.SeedSequence(_entropy(key), spawn_key=(number + 1, _STARTS))
+        normal = np.random.default_rng(seed).normal(size=plan.dim)  # which need not be compiled
         start = settings.dispersion * np.asarray(spread.matvec(normal))
         if starts is not None:
             start = np.asarray(local.factor.solve(starts[number] - plan.center))
-        state = build_kernel(loop, problem).init(init_key, jnp.asarray(start, dtype))
+        chain_key = jax.random.fold_in(key, number)
+        state = build_kernel(loop, problem).init(chain_key, jnp.asarray(start, dtype))
         chains.append(Chain(number, chain_key, state))
     given = _entropy(key), settings, checkpoint
     if mesh is not None and feed is not None:
