@@ -18,6 +18,7 @@ import numpy as np
 
 from benchmarks.fit import Fit
 from benchmarks.problems import Problem
+from ornstein._arviz import arviz_module
 from ornstein._types import Vector
 from ornstein.measure import measured_kl
 from ornstein.theory import gaussian_kl
@@ -115,10 +116,9 @@ def gaussian_accuracy(mean: Vector, cov: Vector, reference: Fit) -> Accuracy:
 
 def bulk_ess(draws: Vector) -> float:
     """Effective draws of the worst parameter."""
-    import arviz
-
     if draws.shape[1] < 4 or not np.isfinite(draws).all():
         return math.nan
+    arviz = arviz_module()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = arviz.ess(arviz.convert_to_dataset({"theta": draws}), method="bulk")

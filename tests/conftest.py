@@ -8,9 +8,11 @@ import pytest
 
 import ornstein as orn
 from ornstein import optimum, planning
+from ornstein._arviz import arviz_module
 from ornstein.datasets import Dataset
 from ornstein.hyper import expectation
 
+arviz_module()  # before tests import it: their processes start together
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_debug_key_reuse", True)

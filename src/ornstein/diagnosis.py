@@ -8,6 +8,7 @@ import numpy as np
 import scipy.stats
 
 from ornstein import theory
+from ornstein._arviz import arviz_module
 from ornstein._types import Vector
 from ornstein.factored import hessian_products
 from ornstein.geometry import joint_losses
@@ -316,8 +317,7 @@ def _specification(plan: Plan) -> Check:
 
 def _stationarity(draws: Vector) -> Check:
     """Rank-normalised split R-hat, and the drift of means between halves of the chains."""
-    import arviz
-
+    arviz = arviz_module()
     chains, count, dim = draws.shape
     half = count // 2
     if half < 4:

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ornstein._arviz import arviz_module
 from ornstein._types import Vector
 from ornstein.theory import gaussian_kl
 
@@ -97,7 +98,6 @@ def _batches(whitened: Vector) -> Vector:
 
 def min_ess(draws: Vector) -> float:
     """Bulk effective sample size of the worst parameter, for draws (chains, draws, D)."""
-    import arviz
-
+    arviz = arviz_module()
     with np.errstate(invalid="ignore", divide="ignore"):  # draws that never move
         return float(min(arviz.ess(draws[..., i], method="bulk") for i in range(draws.shape[-1])))

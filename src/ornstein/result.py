@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 import jax
 import numpy as np
 
+from ornstein._arviz import arviz_module
 from ornstein._check import InputError, choice, positive
 from ornstein._tree import Layout
 from ornstein._types import PyTree, Vector
@@ -90,8 +91,6 @@ class Result:
         Where the posterior has a ``constrain`` map, draws as they were sampled are in the group
         ``unconstrained_posterior``.
         """
-        import arviz
-
         named = _named_leaves(self.draws)
         dims: dict[str, list[str]] = {}
         coords: dict[str, Any] = {}
@@ -106,7 +105,9 @@ class Result:
             "batch_size": self.plan.batch_size,
             "sampling_time": self.seconds,
         }
-        made = arviz.from_dict(posterior=named, dims=dims, coords=coords, posterior_attrs=attrs)
+        made = arviz_module().from_dict(
+            posterior=named, dims=dims, coords=coords, posterior_attrs=attrs
+        )
         if self.posterior.constrain is not None:
             made.add_groups(unconstrained_posterior=_named_leaves(self.unconstrained))
         return made
@@ -119,8 +120,6 @@ class Result:
         interval
             Mass of the highest-density interval.
         """
-        import arviz
-
         if self.flat.shape[1] < 4:
             raise InputError(
                 f"a summary needs at least 4 draws a chain, found {self.flat.shape[1]}."
@@ -128,7 +127,7 @@ class Result:
         if not positive("interval", interval) < 1:
             raise InputError(f"interval must lie between 0 and 1, found {interval!r}.")
         with np.errstate(invalid="ignore", divide="ignore"):  # draws that never move
-            frame = arviz.summary(self.to_arviz(), hdi_prob=interval, round_to="none")
+            frame = arviz_module().summary(self.to_arviz(), hdi_prob=interval, round_to="none")
         return cast("pd.DataFrame", frame)
 
     def files(self) -> dict[str, Writer]:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ornstein._arviz import arviz_module
 from ornstein._check import InputError, shown
 from ornstein.estimators._fitting import Kept
 from ornstein.folders import Writer, write_folder
@@ -79,8 +80,6 @@ def _labels(classes: npt.NDArray[Any] | None) -> dict[str, Any] | None:
 
 
 def _write_draws(path: Path, draws: Coefficients, names: Any, chains: int) -> None:
-    import arviz
-
     shape = chains, len(draws.coef) // chains
     posterior = {
         "coef": draws.coef.reshape(*shape, *draws.coef.shape[1:]),
@@ -89,7 +88,7 @@ def _write_draws(path: Path, draws: Coefficients, names: Any, chains: int) -> No
     classes = ["class"] * (draws.coef.ndim - 2)
     dims = {"coef": [*classes, "column"], "intercept": classes}
     coords = {} if names is None else {"column": [str(name) for name in names]}
-    found = arviz.from_dict(posterior=posterior, dims=dims, coords=coords)
+    found = arviz_module().from_dict(posterior=posterior, dims=dims, coords=coords)
     found.to_netcdf(str(path), engine="h5netcdf")
 
 

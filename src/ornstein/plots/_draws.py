@@ -7,6 +7,7 @@ from matplotlib.colors import ListedColormap, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 
+from ornstein._arviz import arviz_module
 from ornstein._check import choice
 from ornstein._types import Vector
 from ornstein.operators import as_matrix
@@ -105,8 +106,7 @@ def _clear_middle() -> ListedColormap:
 
 def spread(result: Result) -> Figure:
     """Measured over predicted standard deviation of parameters, with two Monte-Carlo errors."""
-    import arviz
-
+    arviz = arviz_module()
     flat = result.flat.reshape(-1, result.plan.dim)
     shown = _clearest(flat)
     cov = result.plan.predicted_cov
