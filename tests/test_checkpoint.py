@@ -63,9 +63,10 @@ def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(
 
 
 @pytest.mark.slow
-def test_kronecker_factors_survive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("structure", ["kronecker", "classes"])
+def test_factors_survive(structure: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     post = zoo()["softmax"]
-    options: dict[str, Any] = {"structure": "kronecker", "draws": 64, "chains": 2, "chunk": 1}
+    options: dict[str, Any] = {"structure": structure, "draws": 64, "chains": 2, "chunk": 1}
     found, times = sittings(
         monkeypatch,
         lambda: orn.sample(post, checkpoint=tmp_path / "run", checkpoint_every=0, **options),

@@ -6,10 +6,11 @@ import pytest
 import ornstein as orn
 from montecarlo import Floats
 from ornstein import optimum, planning
+from ornstein.bases import KroneckerBasis
 from ornstein.hyper import expectation
 from ornstein.hyper.comparators import log_evidence
 from ornstein.hyper.expectation import expect, look, posterior_cov
-from ornstein.operators import Dense, Kronecker, KroneckerBasis
+from ornstein.operators import AlongBasis, Dense
 
 
 def orthogonal(rng: np.random.Generator, size: int) -> Floats:
@@ -28,7 +29,7 @@ def softmax(columns: int = 6, classes: int = 4, rows: int = 1500) -> orn.Posteri
 def test_scores_in_kronecker_factors_have_the_moments_of_the_matrix() -> None:
     rng = np.random.default_rng(0)
     basis = KroneckerBasis(orthogonal(rng, 8), orthogonal(rng, 30), np.full(30, 0.7), 30)
-    cov = Kronecker(basis, rng.uniform(0.5, 2.0, 240))
+    cov = AlongBasis(basis, rng.uniform(0.5, 2.0, 240))
     member = rng.integers(0, 2, size=240)
     diagonal = -2.0 * np.stack([member == 0, member == 1])
     score = expectation.Score(rng.normal(size=2), rng.normal(size=(2, 240)), diagonal, {})
@@ -44,7 +45,7 @@ def test_expectations_without_matrices_are_nearly_those_with_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     post, seen = look(softmax())
-    assert seen.structure == "kronecker"
+    assert seen.structure == "classes"
     found, _ = expect(post, seen, posterior_cov(seen))
     monkeypatch.setattr(expectation, "MAX_DENSE", 2000)
     post, whole = look(post)
@@ -63,7 +64,7 @@ def test_learned_without_matrices_as_with_them(monkeypatch: pytest.MonkeyPatch) 
     learned = [
         orn.learn(softmax(), start={"prior_precision": start}, draws=100) for start in (1e-3, 1e3)
     ]
-    assert all(found.result.plan.geometry.structure == "kronecker" for found in learned)
+    assert all(found.result.plan.geometry.structure == "classes" for found in learned)
     for module in (planning, optimum, expectation):
         monkeypatch.setattr(module, "MAX_DENSE", 2000)
     whole = orn.learn(softmax(), draws=100)
@@ -112,7 +113,10 @@ def test_a_plan_stands_while_little_moves(
         return moved(post, near)
 
     monkeypatch.setattr("ornstein.hyper.ascent.moved", counted)
-    found = orn.learn(softmax(rows=300), method=method, draws=40, rounds=4, progress=False)
+    monkeypatch.setattr("ornstein.hyper.approach.STILL", 1.0)  # so that some way is left
+    found = orn.learn(
+        softmax(rows=300), method=method, structure="kronecker", draws=40, rounds=4, progress=False
+    )
     assert found.replans > 0
     assert bool(made) == moves
     if moves:
@@ -131,4 +135,4 @@ def test_diagonal_plans_do_not_give_searches_their_units() -> None:
     assert foreseen.with_rows(np.arange(100)).units is None
     exact = optimum.find_optimum(post.with_hyper(there))
     before, after = (np.linalg.norm(p.start - exact) for p in (post, foreseen))
-    assert after < 0.2 * before
+    assert after < 0.25 * before

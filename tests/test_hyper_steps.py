@@ -62,7 +62,7 @@ def test_the_approach_ends_where_a_dear_plan_will_hold(monkeypatch: pytest.Monke
     """Elsewhere it goes on to a step as short as asked for."""
     post, options = (
         orn.models.softmax(*softmax_table(), prior_precision=30.0),
-        Options(tolerance=0.01),
+        Options(tolerance=1e-4),
     )
     eta = post.learnable.to_real(post.hyperparameters)
 
@@ -70,11 +70,11 @@ def test_the_approach_ends_where_a_dear_plan_will_hold(monkeypatch: pytest.Monke
         trail = approach.Trail()
         _, there, seen = approach.approach(post, eta, options, trail, drawn)
         assert seen is not None
-        assert seen.structure == "kronecker"
+        assert seen.structure == "classes"
         return len(trail.etas), float(np.abs(there - trail.etas[-1]).max())
 
     looks, step = ended(drawn=True)
-    assert 0.001 < step <= approach.STILL
+    assert 0.0001 < step <= approach.STILL
     monkeypatch.setattr(approach, "STILL", 0.0)
     for drawn in (True, False):
         more, shorter = ended(drawn)

@@ -12,9 +12,10 @@ import pytest
 import ornstein as orn
 from montecarlo import Floats, assert_covariance
 from ornstein import factored, optimum, planning, theory
+from ornstein.bases import KroneckerBasis
 from ornstein.datasets import Dataset
 from ornstein.geometry import factorise, geometry
-from ornstein.operators import Kronecker, KroneckerBasis
+from ornstein.operators import AlongBasis
 from ornstein.theory import Spectrum
 from tables import softmax_table
 
@@ -48,26 +49,25 @@ def explicit(basis: KroneckerBasis) -> Floats:
 def test_operator_agrees_with_its_matrix(intercept: bool) -> None:
     basis, rng = random_basis(intercept), np.random.default_rng(1)
     values, V = rng.uniform(0.5, 2, 12), explicit(basis)
-    M, operator = (V * values) @ V.T, Kronecker(basis, values)
+    M, operator = (V * values) @ V.T, AlongBasis(basis, values)
     root = operator.sqrt()
     np.testing.assert_allclose(operator.dense(12), M, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(root.dense(12) @ root.dense(12).T, M, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(operator.variances(len(M)), np.diag(M), rtol=1e-12)
     np.testing.assert_allclose(operator.trace(12), np.trace(M), rtol=1e-12)
     np.testing.assert_allclose(operator.logdet(12), np.linalg.slogdet(M)[1], rtol=1e-12)
-    inverse = Kronecker(basis.dual, 1 / values).dense(12)
+    inverse = AlongBasis(basis.dual, 1 / values).dense(12)
     np.testing.assert_allclose(inverse, np.linalg.inv(M), rtol=1e-9, atol=1e-12)
     for v in (rng.normal(size=12), rng.normal(size=(2, 3, 12))):
         np.testing.assert_allclose(operator.matvec(v), v @ M, rtol=1e-10)
         np.testing.assert_allclose(operator.rmatvec(v), v @ M, rtol=1e-10)
-        np.testing.assert_allclose(operator.solve(operator.matvec(v)), v, rtol=1e-9)
         np.testing.assert_allclose(root.matvec(v), v @ root.dense(12).T, rtol=1e-10, atol=1e-10)
         np.testing.assert_allclose(root.rmatvec(v), v @ root.dense(12), rtol=1e-10, atol=1e-10)
         np.testing.assert_allclose(root.solve(root.matvec(v)), v, rtol=1e-9)
 
 
 def test_operator_is_a_pytree_of_any_precision() -> None:
-    operator = Kronecker(random_basis(True), np.linspace(1, 2, 12))
+    operator = AlongBasis(random_basis(True), np.linspace(1, 2, 12))
     v = np.linspace(-1, 1, 24).reshape(2, 12)
     product = jax.jit(lambda op, x: op.matvec(x))
     on_device = product(jax.tree.map(jnp.asarray, operator), jnp.asarray(v))
@@ -82,6 +82,7 @@ def test_X6_diagonals_are_those_of_the_matrices_in_the_basis() -> None:
     direct, dense = geometry(post, at, "kronecker"), geometry(post, at, "dense")
     assert direct.structure == "kronecker"
     assert direct.factors is not None
+    assert isinstance(direct.factors.basis, KroneckerBasis)
     V = explicit(direct.factors.basis)
     for found, matrix in (
         (direct.hessian, dense.hessian),
@@ -93,7 +94,7 @@ def test_X6_diagonals_are_those_of_the_matrices_in_the_basis() -> None:
     inside = factorise(post, dense).factors
     assert inside is not None
     np.testing.assert_allclose(inside.hessian, direct.hessian, rtol=1e-9)
-    approximate = Kronecker(direct.factors.basis.dual, direct.hessian).dense(post.dim)
+    approximate = AlongBasis(direct.factors.basis.dual, direct.hessian).dense(post.dim)
     relative = np.sort(np.linalg.eigvals(np.linalg.solve(approximate, dense.hessian)).real)
     np.testing.assert_allclose(inside.spectrum.nodes, relative, rtol=1e-8)
     ends = direct.factors.spectrum.nodes
@@ -118,10 +119,10 @@ def test_X2_directions_that_only_the_prior_sees_have_its_variance() -> None:
 def test_X2_is_exact_where_both_matrices_are_diagonal_in_the_basis() -> None:
     rng, basis, N = np.random.default_rng(3), random_basis(True), 50
     a, c = rng.uniform(1, 5, 12), rng.uniform(0, 0.1, 12)
-    A, C_S = Kronecker(basis.dual, a).dense(12), Kronecker(basis.dual, c).dense(12)
+    A, C_S = AlongBasis(basis.dual, a).dense(12), AlongBasis(basis.dual, c).dense(12)
     recipe = theory.exact_at_rate(a, c, N, rate=0.3)
     assert recipe.injected_cov is not None
-    K, Q = (Kronecker(basis, part).dense(12) for part in (recipe.gain, recipe.injected_cov))
+    K, Q = (AlongBasis(basis, part).dense(12) for part in (recipe.gain, recipe.injected_cov))
     cov = theory.finite_step_covariance(K, A, C_S, Q)
     np.testing.assert_allclose(cov, np.linalg.inv(N * A), rtol=1e-8, atol=1e-12)
     np.testing.assert_allclose(theory.modes(K, A).rates, 0.3, rtol=1e-9)
@@ -130,14 +131,14 @@ def test_X2_is_exact_where_both_matrices_are_diagonal_in_the_basis() -> None:
 def test_X2_cost_of_an_approximate_hessian_follows_from_its_spectrum() -> None:
     rng, basis, N, h = np.random.default_rng(4), random_basis(False), 50, 0.4
     a = rng.uniform(1, 2, 12)
-    approximate = Kronecker(basis.dual, a).dense(12)
+    approximate = AlongBasis(basis.dual, a).dense(12)
     L = np.linalg.cholesky(approximate)
     turned = orthogonal(rng, 12)
     m = rng.uniform(0.2, 3, 12)
     A = L @ (turned * m) @ turned.T @ L.T
     recipe = theory.exact_at_rate(a, np.zeros(12), N, h)
     assert recipe.injected_cov is not None
-    K, Q = (Kronecker(basis, part).dense(12) for part in (recipe.gain, recipe.injected_cov))
+    K, Q = (AlongBasis(basis, part).dense(12) for part in (recipe.gain, recipe.injected_cov))
     cov = theory.finite_step_covariance(K, A, np.zeros((12, 12)), Q)
     spectrum = Spectrum(m, np.full(12, 1 / 12))
     expected = theory.posterior_kl(cov, A, N)
@@ -186,7 +187,7 @@ def test_T2_plan_knows_what_the_structure_costs() -> None:
 @pytest.mark.usefixtures("no_matrices")
 def test_T2_without_matrices_the_prediction_is_nearly_that_with_them() -> None:
     post = softmax()
-    small = orn.plan(post)
+    small = orn.plan(post, structure="kronecker")
     assert small.geometry.structure == small.structure == small.gain.structure == "kronecker"
     assert small.control_variates
     assert small.predicted_cov.shape == (post.dim,)
@@ -194,12 +195,10 @@ def test_T2_without_matrices_the_prediction_is_nearly_that_with_them() -> None:
     A = geometry(post, at, "dense").hessian
     assert small.injected_cov is not None
     K, Q = small.gain.dense(post.dim), small.injected_cov.dense(post.dim)
-    C_S = Kronecker(small.predicted.basis.dual, small.noise_cov).dense(post.dim)  # type: ignore[union-attr]
+    C_S = AlongBasis(small.predicted.basis.dual, small.noise_cov).dense(post.dim)  # type: ignore[union-attr]
     cov = theory.finite_step_covariance(K, A, C_S * small.batches.noise_factor, Q)
     np.testing.assert_allclose(small.predicted_trace, np.trace(cov), rtol=0.02)
-    np.testing.assert_allclose(
-        small.predicted_kl, theory.posterior_kl(cov, A, post.num_data), rtol=0.6
-    )
+    assert theory.posterior_kl(cov, A, post.num_data) < small.predicted_kl < 0.1
     np.testing.assert_allclose(
         small.relaxation_steps, 1 / theory.modes(K, A).rates.min(), rtol=1e-2
     )
@@ -207,9 +206,9 @@ def test_T2_without_matrices_the_prediction_is_nearly_that_with_them() -> None:
     assert "memory" in shown
     assert "Kronecker factors" in shown
     with pytest.raises(orn.InputError, match="rho"):
-        orn.plan(post, rho=-1.0)
+        orn.plan(post, structure="kronecker", rho=-1.0)
     with pytest.raises(orn.UnstablePlanError, match="Leave out rho"):
-        orn.plan(post, rho=0.0, batch_size=1400)
+        orn.plan(post, structure="kronecker", rho=0.0, batch_size=1400)
 
 
 def test_X2_chains_have_the_posteriors_covariance() -> None:
@@ -239,7 +238,7 @@ def test_chains_without_matrices_are_those_with_them(
     diagnosis = second.diagnose()
     assert {check.name for check in diagnosis} == {"A4", "model", "stationarity", "covariance"}
     assert diagnosis["covariance"].number < 0.1
-    with pytest.raises(orn.InputError, match="Kronecker factors"):
+    with pytest.raises(orn.InputError, match="known in factors"):
         second.measured_kl()
     with pytest.raises(orn.InputError, match="target_kl_error"):
         orn.sample(post, without, draws="auto", target_kl_error=0.1)
@@ -317,7 +316,7 @@ def test_mnist_fits_memory(dataset: Callable[[str], Dataset]) -> None:
         [sys.executable, "-c", MNIST], capture_output=True, text=True, check=True, timeout=3000
     )
     structure, seconds, peak, predicted, measured, ok = done.stdout.split()
-    assert structure == "kronecker"
+    assert structure == "classes"
     assert ok == "1"
     assert float(peak) < 6, f"peak memory {peak} GiB"
     assert float(seconds) < 900

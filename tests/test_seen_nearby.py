@@ -5,13 +5,14 @@ import pytest
 
 import ornstein as orn
 from ornstein import optimum, planning
+from ornstein.bases import KroneckerBasis
 from ornstein.geometry import geometry, glance, mean_gradient, under_prior
 from ornstein.models.rotated import RotatedGlm
-from ornstein.operators import KroneckerBasis, KroneckerRoot
+from ornstein.operators import BasisRoot
 from tables import softmax_table
 
 
-@pytest.mark.parametrize("structure", ["dense", "kronecker"])
+@pytest.mark.parametrize("structure", ["dense", "kronecker", "classes"])
 def test_curvature_under_another_prior(structure: str) -> None:
     post = orn.models.softmax(*softmax_table())
     there = post.with_hyper({"prior_precision": 3.0})
@@ -70,7 +71,7 @@ def test_rows_are_rotated_in_single_precision_only_where_it_will_do(far: float) 
     values, inner = np.linalg.eigh(X.T @ X)
     basis = KroneckerBasis(np.eye(4), inner, np.ones(5), features=5)
     units = np.tile(1 / np.sqrt(1 + values), 4)
-    found = RotatedGlm.rotation(KroneckerRoot(basis, units), np.float32)(X)
+    found = RotatedGlm.rotation(BasisRoot(basis, units), np.float32)(X)
     assert found.dtype == (np.float64 if far else np.float32)
     exact = (X @ inner) * units[:5]
     atol = 2e-4 * np.sqrt(np.mean(exact**2))

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from ornstein import theory
 from ornstein.theory import (
     batch_noise_factor,
     exact,
@@ -241,3 +242,24 @@ def test_X8_every_exact_plan_is_diagonal(rho: float, p: Problem) -> None:
     for matrix, diagonal in ((K, gain), (dense(Q, p.dim), injected)):
         gap = np.abs(back @ matrix @ back.T - np.diag(diagonal))
         assert np.max(gap) <= 1e3 * EPS * p.condition**2 * np.max(diagonal)
+
+
+def test_X6_noise_beyond_an_approximation_to_second_order() -> None:
+    """Next to what A has beyond it, with which that noise is aligned."""
+    rng, D, N, share, rate = np.random.default_rng(0), 6, 1000, 1 / 50, 0.02
+    half, other = rng.normal(size=(2, D, D))
+    M = np.eye(D) + 0.1 * (half + half.T)
+    known = rng.uniform(50, 100, D)
+    off = 40 * (half + half.T) + 20 * (other + other.T)
+    K, Q, _ = theory.exact_at_rate(np.ones(D), share * known / N, N, rate)
+    assert Q is not None
+    C_S = share * (np.diag(known) + off) / N
+    cov = theory.finite_step_covariance(np.diag(K), M, C_S, np.diag(Q))
+    spectrum = theory.Spectrum(np.linalg.eigvalsh(M), np.full(D, 1 / D))
+    square, aligned = (off**2).sum() / D, (off * (M - np.eye(D))).sum() / D
+    predicted = theory.structure_kl(spectrum, rate, D) + theory.noise_kl(
+        square, aligned, share, rate, D
+    )
+    found = theory.posterior_kl(cov, M, N)
+    np.testing.assert_allclose(predicted, found, rtol=0.1)
+    assert found > 3 * theory.structure_kl(spectrum, rate, D)

@@ -62,6 +62,7 @@ def test_operator_solve_undoes_the_product(pair: tuple[Operator, Matrix]) -> Non
     operator, matrix = pair
     vectors = rows(len(matrix))
     for v in (vectors, vectors[0]):
+        assert isinstance(operator, Dense | Diagonal)
         solution = operator.solve(v)
         assert solution.shape == v.shape
         scale = np.abs(solution) @ np.abs(matrix)

@@ -9,7 +9,7 @@ from ornstein._check import UnstablePlanError
 from ornstein._types import Vector
 from ornstein.anchor import Anchor, batch_size
 from ornstein.data import Batches
-from ornstein.geometry import Geometry
+from ornstein.geometry import FACTORED, Geometry
 from ornstein.methods import Method
 
 _ENDLESS = 1e15  # steps
@@ -50,13 +50,13 @@ def refuse_unstable(
 
 
 def refuse_beyond(slowest: float, fastest: float) -> None:
-    """Raise if a gain in Kronecker factors would diverge, by A's eigenvalues relative to it."""
+    """Raise if a gain in factors would diverge, by A's eigenvalues relative to it."""
     if slowest <= 0:
         raise _not_convex()
     if fastest >= 2:
         raise UnstablePlanError(
             f"The chain would diverge: K A must stay below 2, but reaches {fastest:.3g} along "
-            "directions that Kronecker factors do not resolve. Leave out rho, or raise it."
+            "directions that the gain's structure does not resolve. Leave out rho, or raise it."
         )
 
 
@@ -107,10 +107,11 @@ def warnings(
     found = []
     if known.structure == "diagonal":
         found.append("only diagonals of A and C are known: the prediction ignores correlations")
-    if known.structure == "kronecker":
+    if known.in_factors:
+        parts = "A and C" if anchored is not None else "A"
         found.append(
-            "A and C are known in Kronecker factors: predicted variances ignore correlations "
-            "beyond them; the KL and the trace account for those of A"
+            "A and C are known along a basis: predicted variances ignore correlations beyond it; "
+            f"the KL accounts for those of {parts}, the trace for those of A"
         )
     distance = _distance_to_optimum(known)
     if distance > 0.1:
@@ -152,7 +153,7 @@ def noise_beyond_factors(share: float) -> list[str]:
         return []
     return [
         f"minibatches make up to {share:.0%} of a step's noise, whose correlations beyond the "
-        "Kronecker factors are not in the predicted KL: raise batch_size"
+        "basis are not in the predicted KL: raise batch_size, or use control variates"
     ]
 
 
@@ -160,9 +161,9 @@ def _better(method: Method, structure: str, kl: float, dim: int) -> str:
     """What would come nearer to the posterior."""
     if method.name == "exact" and structure == "dense":
         return ""
-    if method.name == "exact" and structure == "kronecker":
+    if method.name == "exact" and structure in FACTORED:
         error = math.sqrt(4 * kl / dim)
-        return f", a variance by about {error:.0%}; a larger rho brings them nearer, in more steps"
+        return f", a variance by about {error:.0%}; a larger batch_size brings them nearer"
     return "; method='exact' with structure='dense' is exact"
 
 
@@ -181,18 +182,18 @@ def _condition(matrix: Vector) -> float:
 def _distance_to_optimum(known: Geometry) -> float:
     """Newton decrement in posterior standard deviations, over the root of D."""
     A, g = known.hessian, known.gradient
-    if known.structure == "kronecker" and known.factors is not None:
+    if known.in_factors and known.factors is not None:
         g = np.asarray(known.factors.basis.adjoint(g))
     step = np.linalg.lstsq(A, g)[0] if A.ndim == 2 else g / A
-    return math.sqrt(max(0.0, float(known.num_data * g @ step)) / len(g))
+    return math.sqrt(max(0.0, float(known.num_data * g @ step)) / len(known.center))
 
 
 def _prior_dominated(known: Geometry, labels: tuple[str, ...]) -> str:
     """Directions in which the prior holds more than half of the curvature, named."""
     A, prior = known.hessian, known.prior_hessian
-    if known.structure == "kronecker":
-        count = int((prior > 0.5 * A).sum())
-        return f"{count:,} of {len(A):,} directions" if count else ""
+    if known.in_factors:
+        count, dim = int((prior > 0.5 * A).sum()), len(known.center)
+        return f"{round(count / len(A) * dim):,} of {dim:,} directions" if count else ""
     if A.ndim == 1:
         names = [labels[i] for i in np.flatnonzero(prior > 0.5 * A)]
     else:

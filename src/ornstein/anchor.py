@@ -7,37 +7,26 @@ however many rows there are.
 """
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeAlias
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-import numpy.typing as npt
 
-from ornstein import factored, processes, theory
-from ornstein._check import random_key
-from ornstein._tree import blocks, fingerprint, in_double
-from ornstein._types import Array, Key, PyTree, Vector
+from ornstein import theory
+from ornstein._tree import fingerprint
+from ornstein._types import Key, Vector
 from ornstein.data import Order, multiplicity_of, weights_of
-from ornstein.geometry import Factors, Geometry, block_rows, chosen_rows, mean_gradient
-from ornstein.model import Model, Spread
-from ornstein.operators import KroneckerBasis, as_operator
+from ornstein.geometry import Geometry, mean_gradient
 from ornstein.posterior import Posterior
+from ornstein.views import Rows, View, view_of
 
-Rows: TypeAlias = npt.NDArray[np.int64]
-"""Numbers of rows."""
-
-_DIRECTIONS = 32  # of points around the anchor, for models without closed forms
-_WORK = 2e10  # multiplications spent on looking at the rows; beyond, they are sampled
-_STORED_LOOKS = 2**17  # rows looked up on disk one by one
 _STEP_ROWS = 200  # rows that take as long as a step's fixed cost, on a processor
 _PLAIN_STEP_ROWS = 8  # the same, where reading orders must be redrawn oftener for larger batches
 _KURTOSIS = 0.3  # what the rows' leverages may leave in the draws
 _WEIGHTED = 1.5  # how much smaller a batch must be to be worth drawing by leverage
-_NOISE_SHARE = 0.5  # of a step's noise that minibatches may make where A is known in factors
+_NOISE_SHARE = 0.5  # of a step's noise that minibatches may make where A is known in factors,
+_NOISE_ERROR = 0.04  # and what its correlations there may cost a variance
 _KICK = 2.0  # how far the strongest row may throw the chain, in its distance from the anchor
 
 
@@ -52,7 +41,7 @@ class Anchor:
     noise_cov
         Covariance of ``w_n (grad l_n(theta) - grad l_n(anchor))`` over draws of rows, averaged
         over the posterior; the weights w are 1 unless rows are drawn by their leverage. Its
-        diagonal along the basis where A is known in Kronecker factors.
+        diagonal along the basis where A is known in factors.
     strongest, row
         ``N`` times the (weighted) leverage of the strongest row, and which it is.
     fourth
@@ -61,6 +50,9 @@ class Anchor:
         Fingerprint of the rows and fixed numbers of the posterior.
     multiplicity
         How often each row is listed for drawing; None where all are drawn alike.
+    beyond, aligned
+        Of noise that is not in its diagonal along a basis, in units of the approximate posterior
+        and as means over directions: its square, and its product with ``A - 1``.
     """
 
     slope: Vector
@@ -70,100 +62,8 @@ class Anchor:
     fourth: float
     seen: str
     multiplicity: Order | None = None
-
-
-class _View:
-    """Rows seen from an anchor, over a Gaussian of covariance ``cov``."""
-
-    def __init__(self, post: Posterior, known: Geometry, cov: Vector, key: Key) -> None:
-        self.post, self.known, self.cov, self.key = post, known, cov, key
-        points = _points(known.center, cov, key)
-        closed_form = type(post.model).deviation_sums is not Model.deviation_sums
-        work = post.dim**2 * (1 if closed_form else len(points))
-        self.affordable = max(1000, int(_WORK / work))
-        self.arrays = known.center, cov, points
-
-    def leverages(self, rows: int | None) -> tuple[Vector, Rows]:
-        """``N`` times the leverage of some rows, and their numbers."""
-        N = self.post.num_data
-        most = _STORED_LOOKS if self.post.stored else 5 * self.affordable
-        count = min(N if rows is None else rows, most)
-        index = np.arange(N) if count == N else np.sort(chosen_rows(self.post, count, self.key))
-        kicks = [
-            np.asarray(self.kicks(*block))[weights > 0]
-            for block, weights in self._blocks(_own(index))
-        ]
-        seen = np.concatenate([np.empty(0), *kicks]).tobytes()
-        all_kicks = np.frombuffer(b"".join(processes.gathered(seen)))
-        return N * np.sqrt(np.maximum(all_kicks, 0.0)), index
-
-    def sums(self, index: Rows, weights: Vector) -> Vector:
-        """Means over rows of ``weights_n E[d_n d_n']``, one for every line of ``weights``."""
-        if len(index) > self.affordable:
-            kept = np.linspace(0, len(index) - 1, self.affordable).astype(int)
-            index, weights = index[kept], weights[:, kept]
-        count, index = len(index), _own(index)
-        weights = _own(weights.T).T
-        total, start = np.zeros((len(weights), *self.cov.shape)), 0
-        for block, present in self._blocks(index):
-            size = int(present.sum())
-            lines = np.zeros((len(weights), len(present)))
-            lines[:, :size] = weights[:, start : start + size]
-            total += np.asarray(self.block_sums(jnp.asarray(lines), *block))
-            start += size
-        return np.asarray(processes.total(total)) / count
-
-    def kicks(self, *block: Any) -> Array:
-        """Squared leverages of a block's rows."""
-        return _kicks(self.post.model, *block)
-
-    def block_sums(self, lines: Array, *block: Any) -> Array:
-        """Sums over a block's rows for every line of weights."""
-        return _sums(self.post.model, *block, lines)
-
-    def _blocks(self, index: Rows) -> Iterator[tuple[tuple[Any, ...], Vector]]:
-        """Blocks of rows in double precision, with all that compiled code needs."""
-        data = self.post.data
-        if len(index) < self.post.num_data:
-            data = jax.tree.map(lambda leaf: leaf[index], data)
-        spread = Spread(*(jnp.asarray(array) for array in self.arrays))
-        for block, weights in blocks(data, block_rows(self.post)):
-            yield (spread, in_double(block), self.post.hyper), weights
-
-
-class _FactoredView(_View):
-    """The same along a Kronecker basis, where ``cov`` holds variances."""
-
-    def __init__(self, post: Posterior, known: Geometry, cov: Vector, key: Key) -> None:
-        self.post, self.known, self.cov, self.key = post, known, cov, key
-        self.basis = _factors(known).basis
-        self.affordable = max(1000, int(_WORK / self.basis.shape[1] ** 2))
-
-    def _blocks(self, index: Rows) -> Iterator[tuple[tuple[Any, ...], Vector]]:
-        data = self.post.data
-        if len(index) < self.post.num_data:
-            data = jax.tree.map(lambda leaf: leaf[index], data)
-        arrays = jax.tree.map(jnp.asarray, (self.basis, self.cov, self.known.center))
-        size = factored.block_rows(factored.predictors(self.post))
-        for block, weights in blocks(data, size):
-            yield (*arrays, in_double(block), self.post.hyper), weights
-
-    def kicks(self, *block: Any) -> Array:
-        return _factored_kicks(self.post.model, *block)
-
-    def block_sums(self, lines: Array, *block: Any) -> Array:
-        return _factored_sums(self.post.model, *block, lines)
-
-
-def _own(pieces: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Those that this process of a run looks at."""
-    mine = processes.share(len(pieces))
-    return pieces[mine.start : mine.stop]
-
-
-def _factors(known: Geometry) -> Factors:
-    assert known.factors is not None
-    return known.factors
+    beyond: float = 0.0
+    aligned: float = 0.0
 
 
 def anchor(
@@ -181,14 +81,24 @@ def anchor(
     be far larger, or larger than the ``size`` given; with ``"weighted"`` anyway.
     """
     with jax.enable_x64(True):
-        view = _FactoredView if known.structure == "kronecker" else _View
-        return _look(view(post, known, cov, key), rows, scheme, size)
+        return _look(view_of(post, known, cov, key), rows, scheme, size)
 
 
-def _look(view: _View, rows: int | None, scheme: str, size: int | None) -> Anchor:
+def _look(view: View, rows: int | None, scheme: str, size: int | None) -> Anchor:
+    leverage, index = view.leverages(rows)
+    found = _chosen(view, leverage, index, scheme, size)
+    beyond, aligned = view.beyond(index, _weights(found.multiplicity, index), found.noise_cov)
+    return replace(found, beyond=beyond, aligned=aligned)
+
+
+def _weights(multiplicity: Order | None, index: Rows) -> Vector:
+    return np.ones(len(index)) if multiplicity is None else weights_of(multiplicity)[index]
+
+
+def _chosen(view: View, leverage: Vector, index: Rows, scheme: str, size: int | None) -> Anchor:
+    """By leverage or alike."""
     post, known, N = view.post, view.known, view.post.num_data
     slope = N * (known.gradient if known.rows_used == N else mean_gradient(post, known.center))
-    leverage, index = view.leverages(rows)
     seen = partial(_anchor_of, view, slope, leverage, index)
     if scheme != "weighted" and (scheme != "auto" or len(index) < N):
         return seen(None)
@@ -210,26 +120,13 @@ def _look(view: _View, rows: int | None, scheme: str, size: int | None) -> Ancho
 
 
 def _anchor_of(
-    view: _View, slope: Vector, leverage: Vector, index: Rows, multiplicity: Order | None
+    view: View, slope: Vector, leverage: Vector, index: Rows, multiplicity: Order | None
 ) -> Anchor:
     """What is left of the noise where rows are listed so often."""
-    weight = np.ones(len(index)) if multiplicity is None else weights_of(multiplicity)[index]
+    weight = _weights(multiplicity, index)
     second, fourth = view.sums(index, np.stack([weight, weight**3 * leverage**2]))
     seen = fingerprint((view.post.data, view.post.hyper))
-    return _anchor(view, slope, weight * leverage, index, second, fourth, seen, multiplicity)
-
-
-def _anchor(
-    view: _View,
-    slope: Vector,
-    leverage: Vector,
-    index: Rows,
-    second: Vector,
-    fourth: Vector,
-    seen: str,
-    multiplicity: Order | None,
-) -> Anchor:
-    known, cov = view.known, view.cov
+    known, cov, leverage = view.known, view.cov, weight * leverage
     # The mean over rows of the deviations is the likelihood's share of A, times the distance.
     likelihood = known.hessian - known.prior_hessian
     if cov.ndim == 1:
@@ -256,8 +153,8 @@ def batch_size(known: Geometry, anchored: Anchor) -> tuple[int, int]:
 
     A row of leverage h moves the chain by about ``N h / S`` of its distance from the anchor; such
     kicks leave an excess kurtosis of at most 3 times their fourth moment, over ``S^3``, in the
-    draws. Gains in Kronecker factors make shorter steps, by their rate; there, batches are so
-    large that the noise, too, is a small part of a step's.
+    draws. Gains in factors make shorter steps, by their rate; there, batches are so large that the
+    noise is a small part of a step's, and what is not known of it costs little.
     """
     rate = _rate(known)
     least = _least(known, anchored.strongest)
@@ -267,7 +164,7 @@ def batch_size(known: Geometry, anchored: Anchor) -> tuple[int, int]:
     else:
         along = known.factors.diagonal(anchored.noise_cov)
         noise = _largest_relative(known.factors.hessian, known.num_data * along)
-        quick = rate * noise / _NOISE_SHARE
+        quick = rate * max(noise / _NOISE_SHARE, math.sqrt(anchored.beyond) / (2 * _NOISE_ERROR))
     return _rounded(max(quick, safe), known.num_data), math.ceil(safe)
 
 
@@ -305,54 +202,3 @@ def _largest_relative(hessian: Vector, cov: Vector) -> float:
 def _rounded(rows: float, num_data: int) -> int:
     """A multiple of 16, at most a quarter of the rows."""
     return min(16 * math.ceil(max(rows, 1) / 16), max(1, num_data // 4))
-
-
-def _points(center: Vector, cov: Vector, key: Key) -> Vector:
-    """Pairs of opposite points around the centre with the covariance's second moments."""
-    dim = len(center)
-    seed = np.asarray(jax.random.key_data(random_key(key))).tolist()
-    normal = np.random.default_rng(seed).normal(size=(dim, min(dim, _DIRECTIONS)))
-    directions = np.linalg.qr(normal)[0] * math.sqrt(dim)
-    offsets = np.asarray(as_operator(cov).sqrt().matvec(directions.T))
-    return np.concatenate([center + offsets, center - offsets])
-
-
-@partial(jax.jit, static_argnums=(0,))
-def _kicks(model: Model, spread: Spread, rows: PyTree, hyper: PyTree) -> Array:
-    return model.deviation_kicks(spread, rows, hyper)
-
-
-@partial(jax.jit, static_argnums=(0,))
-def _sums(model: Model, spread: Spread, rows: PyTree, hyper: PyTree, weights: Array) -> Array:
-    return model.deviation_sums(spread, rows, hyper, weights)
-
-
-@partial(jax.jit, static_argnums=(0,))
-def _factored_kicks(
-    model: Model,
-    basis: KroneckerBasis,
-    variances: Array,
-    center: Array,
-    rows: PyTree,
-    hyper: PyTree,
-) -> Array:
-    """``sum_ab V_ab (u' cov_ab u)`` of every row."""
-    terms = factored.deviation_terms(model, basis, variances, center, rows, hyper)
-    return (terms[1] * terms[2]).sum(axis=(1, 2))
-
-
-@partial(jax.jit, static_argnums=(0,))
-def _factored_sums(
-    model: Model,
-    basis: KroneckerBasis,
-    variances: Array,
-    center: Array,
-    rows: PyTree,
-    hyper: PyTree,
-    lines: Array,
-) -> Array:
-    """Diagonals of ``V' E[d d'] V`` for every line of weights."""
-    squares, _, residual = factored.deviation_terms(model, basis, variances, center, rows, hyper)
-    along = factored.in_outputs(basis, residual)
-    sums = [((along * line[:, None]).T @ squares).reshape(-1) for line in lines]
-    return jnp.stack(sums)

@@ -266,6 +266,7 @@ def _reference(post: Posterior, kind: str, key: Key, progress: bool | None) -> R
 
 def laplace_reference(plan: Plan) -> Reference:
     """The Gaussian at a plan's optimum: the posterior itself where the loss is quadratic."""
+    plan.refuse_matrices("compare")
     name = "the exact posterior" if plan.model.quadratic else "the Gaussian at the optimum"
     return Reference(name, plan.center, np.linalg.inv(as_matrix(plan.posterior_precision)))
 

@@ -11,7 +11,7 @@ from ornstein import theory
 from ornstein._arviz import arviz_module
 from ornstein._types import Vector
 from ornstein.factored import hessian_products
-from ornstein.geometry import joint_losses
+from ornstein.losses import joint_losses
 from ornstein.measure import measured_kl
 from ornstein.noise import Noise, cumulants, look_at_noise, spaced
 from ornstein.operators import as_matrix
@@ -86,7 +86,7 @@ def _verdict(number: float, warn: float, fail: float) -> str:
 def diagnose(post: Posterior, plan: Plan, draws: Vector) -> Diagnosis:
     """Check A1-A4, the model, stationarity and the prediction of draws (chains, draws, D)."""
     flat = draws.reshape(-1, plan.dim)
-    if plan.geometry.structure == "kronecker":
+    if plan.geometry.in_factors:
         return _without_matrices(post, plan, draws)
     with jax.enable_x64(True):
         seen = _of_chains(post, plan, flat) if plan.is_chain else Diagnosis(())
@@ -237,7 +237,7 @@ def _quadratic_loss(post: Posterior, plan: Plan, draws: Vector) -> Check:
     thetas = np.concatenate([plan.center[None], draws])
     losses = joint_losses(post, thetas)
     offset = draws - plan.center
-    if plan.geometry.structure == "kronecker":
+    if plan.geometry.in_factors:
         bent = plan.num_data * hessian_products(post, plan.center, offset, post.data)
     else:
         bent = offset @ as_matrix(plan.posterior_precision)
@@ -254,7 +254,7 @@ def _quadratic_loss(post: Posterior, plan: Plan, draws: Vector) -> Check:
 
 
 def _specification_along(plan: Plan) -> Check:
-    """The information equality along the Kronecker basis, where the rows know more than the prior.
+    """The information equality along the basis, where the rows know more than the prior.
 
     Single directions scatter, so it is their mean that is judged.
     """
@@ -267,7 +267,7 @@ def _specification_along(plan: Plan) -> Check:
         "model",
         "noise matches curvature (C = A)",
         max(mean, 1 / mean),
-        f"mean C / A along the Kronecker basis, from {ratios.min():.2g} to {ratios.max():.2g}",
+        f"mean C / A along the basis, from {ratios.min():.2g} to {ratios.max():.2g}",
         _verdict(max(mean, 1 / mean), 2.0, 4.0),
         f"the model looks misspecified, its intervals {'too narrow' if mean > 1 else 'too wide'}: "
         "check the model",

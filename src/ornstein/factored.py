@@ -1,4 +1,4 @@
-"""Curvature and noise in Kronecker factors, for models of linear predictors.
+"""Curvature and noise in Kronecker factors, and products with A, for linear predictors.
 
 A basis ``V = V_c (x) V_f`` over outputs and columns is fitted to the Hessian; A and C are then
 known by their diagonals in it, which are exact sums over rows. The prior's precision is the
@@ -17,8 +17,9 @@ import numpy as np
 from ornstein._check import InputError
 from ornstein._tree import cast, in_double, num_rows, sum_over_blocks
 from ornstein._types import Array, PyTree, Vector
+from ornstein.bases import KroneckerBasis, as_flat, by_output
 from ornstein.model import Factored, Model, per_example
-from ornstein.operators import Kronecker, KroneckerBasis
+from ornstein.operators import BasisRoot
 from ornstein.posterior import Posterior
 from ornstein.theory import Spectrum
 
@@ -28,23 +29,27 @@ _FITS = 2  # rounds of fitting one factor given the other
 _UNSEEN = 1e-12  # share of the curvature below which the rows do not see a direction of outputs
 _PROBES = 2  # random directions from which Lanczos' method starts
 LANCZOS = 24  # products it makes from each, to find the spectrum's ends
+_SHARE = 1e-14  # of a start, below which an eigenvalue is rounding's
+_ENDED = 3e-6  # of a product, what single precision leaves of it where there is no new direction
 FEW_LANCZOS = 8  # the same, where means over it are all that is wanted
 
 
-def predictors(post: Posterior) -> Factored:
-    """The model's linear predictors, or an error."""
+def predictors(post: Posterior, balanced: bool = False) -> Factored:
+    """The model's linear predictors, or an error; those whose residuals sum to zero, if asked."""
     factored = post.model.factored
-    if factored is None:
+    if factored is None or (balanced and not factored.balanced):
+        structure = "classes" if balanced else "kronecker"
+        kind = "classes" if balanced else "linear predictors"
         raise InputError(
-            "structure='kronecker' needs a model of linear predictors, such as models.softmax; "
-            "use structure='dense' or 'diagonal' for a log-likelihood of your own."
+            f"structure={structure!r} needs a model of {kind}, such as models.softmax; use "
+            "structure='dense' or 'diagonal' for others."
         )
     return factored
 
 
-def block_rows(factored: Factored) -> int:
+def block_rows(factored: Factored, numbers: int = BLOCK_NUMBERS) -> int:
     """Rows of a block whose designs and curvatures stay within the memory bound."""
-    return max(64, BLOCK_NUMBERS // (factored.width + factored.outputs**2))
+    return max(64, numbers // (factored.width + factored.outputs**2))
 
 
 def fit_basis(post: Posterior, theta: Vector, data: PyTree) -> KroneckerBasis:
@@ -55,7 +60,7 @@ def fit_basis(post: Posterior, theta: Vector, data: PyTree) -> KroneckerBasis:
     measured in units of the prior's standard deviation. All but the last in single precision.
     """
     factored = predictors(post)
-    scale = _prior_scale(post, theta, factored)
+    scale = prior_scale(post, theta, factored)
     step = max(1, num_rows(data) // _FIT_ROWS)
     rows = jax.tree.map(lambda leaf: leaf[::step], data)
     P, G = np.eye(factored.outputs), np.eye(factored.width)
@@ -72,9 +77,10 @@ def _vectors(matrix: Vector) -> Vector:
     return np.asarray(np.linalg.eigh(0.5 * (matrix + matrix.T))[1])
 
 
-def _prior_scale(post: Posterior, theta: Vector, factored: Factored) -> Vector:
+def prior_scale(post: Posterior, theta: Vector, factored: Factored) -> Vector:
+    """The prior's standard deviation of every column, as a mean over outputs."""
     precision = np.asarray(post.model.prior_hessian_diagonal(jnp.asarray(theta), post.hyper))
-    return 1 / np.sqrt(np.asarray(_identity(factored).matrix(precision)).mean(axis=0))
+    return 1 / np.sqrt(np.asarray(by_output(factored, precision)).mean(axis=0))
 
 
 def _identity(factored: Factored) -> KroneckerBasis:
@@ -87,13 +93,7 @@ def parameter_diagonals(post: Posterior, theta: Vector, data: PyTree) -> "Sums":
     """The same as :func:`diagonals` by the parameters themselves, in their order."""
     basis = _identity(predictors(post))
     gradient, *along = _total(post, data, partial(_diagonals, post.model), theta, basis)
-    return Sums(gradient, *(np.asarray(basis.flat(matrix)) for matrix in along))
-
-
-def prior_diagonal(basis: KroneckerBasis, precision: Vector) -> Vector:
-    """Diagonal of ``V' diag(precision) V``, flat."""
-    scaled = basis.matrix(precision) * np.asarray(basis.scale) ** 2
-    return np.asarray((basis.outer**2).T @ scaled @ basis.inner**2).reshape(-1)
+    return Sums(gradient, *(np.asarray(as_flat(basis, matrix)) for matrix in along))
 
 
 class Sums(NamedTuple):
@@ -115,26 +115,26 @@ def diagonals(post: Posterior, theta: Vector, basis: KroneckerBasis, data: PyTre
 
 
 def relative_spectrum(
-    post: Posterior, theta: Vector, approximation: Kronecker, data: PyTree, products: int = LANCZOS
+    post: Posterior, theta: Vector, root: BasisRoot, data: PyTree, products: int = LANCZOS
 ) -> tuple[Spectrum, Spectrum]:
-    """Eigenvalues of A relative to its approximation, as averages see them.
+    """Eigenvalues of ``R' A R``, of A relative to the inverse of ``R R'``, as averages see them.
 
     The first weighs all directions alike, the second by their posterior variance: means over them
     are ``tr f(M) / D`` and ``tr(f(M) S) / tr S``, S the approximation's covariance, to the accuracy
     of a few random directions.
     """
-    root = approximation.sqrt()  # A_k = R R', M = R^-1 A R^-T
-    units = np.asarray(root.values)
 
     def product(z: Vector) -> Vector:
-        moved = np.asarray(root.basis.dual.to_params(z / units))
-        total = hessian_products(post, theta, moved, data)
-        return np.asarray(root.basis.dual.adjoint(total)) / units
+        return np.asarray(
+            root.rmatvec(hessian_products(post, theta, np.asarray(root.matvec(z)), data))
+        )
 
     rng = np.random.default_rng(0)
-    signs = rng.choice([-1.0, 1.0], size=(2 * _PROBES, len(theta)))
-    signs[_PROBES:] = np.asarray(root.basis.dual.adjoint(signs[_PROBES:])) / units
-    found = lanczos(product, signs, min(products, len(theta)))
+    signs = rng.choice([-1.0, 1.0], size=(_PROBES, np.size(root.values)))
+    alike = root.basis.seen(signs, np.asarray(root.values))
+    weighted = root.rmatvec(rng.choice([-1.0, 1.0], size=(_PROBES, len(theta))))
+    starts = np.concatenate([alike, np.asarray(weighted)])
+    found = lanczos(product, starts, min(products, len(theta)))
     return Spectrum.joined(found[:_PROBES]), Spectrum.joined(found[_PROBES:])
 
 
@@ -164,7 +164,7 @@ def lanczos(product: Callable[[Vector], Vector], starts: Vector, steps: int) -> 
             for past in basis:
                 moved = moved - (moved * past).sum(axis=1, keepdims=True) * past
         length = np.linalg.norm(moved, axis=1)
-        beside.append(np.where(length > 1e-10 * np.abs(diagonal[-1]), length, 0.0))
+        beside.append(np.where(length > _ENDED * np.abs(diagonal[-1]), length, 0.0))
         basis.append(moved / np.maximum(length, np.finfo(float).tiny)[:, None])
     return [
         _quadrature(np.array(diagonal)[:, i], np.array(beside)[:-1, i]) for i in range(len(starts))
@@ -177,7 +177,9 @@ def _quadrature(diagonal: Vector, beside: Vector) -> Spectrum:
         diagonal, beside = diagonal[: ended[0] + 1], beside[: ended[0]]
     matrix = np.diag(diagonal) + np.diag(beside, 1) + np.diag(beside, -1)
     nodes, vectors = np.linalg.eigh(matrix)
-    return Spectrum(nodes, vectors[0] ** 2)
+    shares = vectors[0] ** 2
+    kept = shares > _SHARE
+    return Spectrum(nodes[kept], shares[kept])
 
 
 def deviation_terms(
@@ -278,17 +280,16 @@ def _curvature_products(
     model: Model, theta: Array, vectors: Array, rows: PyTree, hyper: PyTree, present: Array
 ) -> Array:
     """The rows' share of ``A v``, summed, for every line of ``vectors``."""
+    curvature = _of(model).curvatures(theta, rows, hyper) * present[:, None, None]
+    return products(model, curvature, rows, vectors)
+
+
+def products(model: Model, matrices: Array, rows: PyTree, vectors: Array) -> Array:
+    """``sum_n (M_n (x) u_n u_n') v`` for every line of ``vectors``."""
     factored = _of(model)
-    K, F, features = factored.outputs, factored.width, factored.features
-    identity = KroneckerBasis(
-        jnp.eye(K, dtype=theta.dtype),
-        jnp.eye(F, dtype=theta.dtype),
-        jnp.ones(F, theta.dtype),
-        features,
-    )
-    design = factored.design(rows, theta.dtype)
-    curvature = factored.curvatures(theta, rows, hyper) * present[:, None, None]
-    matrices = identity.matrix(vectors)
-    along = (design @ matrices.reshape(-1, F).T).reshape(len(design), -1, K)
-    bent = (along @ curvature).reshape(len(design), -1)
-    return jnp.asarray(identity.flat((bent.T @ design).reshape(-1, K, F)))
+    K, F = factored.outputs, factored.width
+    design = factored.design(rows, vectors.dtype)
+    lines = by_output(factored, vectors).reshape(-1, F)
+    along = (design @ lines.T).reshape(len(design), -1, K)
+    bent = (along @ matrices).reshape(len(design), -1)
+    return jnp.asarray(as_flat(factored, (bent.T @ design).reshape(-1, K, F)))

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ornstein import processes
 from ornstein._types import PyTree, Vector
-from ornstein.geometry import joint_losses
+from ornstein.losses import joint_losses
 from ornstein.posterior import Posterior
 from ornstein.records import digest
 from ornstein.stored import Stored, ahead

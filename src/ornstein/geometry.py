@@ -12,38 +12,43 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
-from ornstein import _check, factored
+from ornstein import _check, by_class, factored
 from ornstein._tree import in_double, num_rows, sum_over_blocks
 from ornstein._types import Array, Key, PyTree, Vector
+from ornstein.bases import Basis, ClassBasis, KroneckerBasis
 from ornstein.model import Model, per_example
-from ornstein.operators import Kronecker, KroneckerBasis
+from ornstein.operators import AlongBasis
 from ornstein.posterior import Posterior
 from ornstein.theory import Spectrum, accurate_rate, joint_diagonalisation
 
-STRUCTURES = ("scalar", "diagonal", "dense", "kronecker")
+STRUCTURES = ("scalar", "diagonal", "dense", "kronecker", "classes")
+FACTORED = ("kronecker", "classes")
+"""Structures of gains along a basis; classes, and where matrices do not fit, A is so known too."""
+
 _BLOCK_NUMBERS = 2**22  # float64 numbers in a block of row gradients: 32 MiB
 _WIDE = 2000  # parameters beyond which rows' gradients are summed, never held
-_STRUCTURE_ERROR = 0.03  # relative error of a variance that Kronecker factors may cost
+_STRUCTURE_ERROR = 0.02  # relative error of a variance that a basis may cost
 _GROUPS = 32  # groups of rows whose scatter gives the subsample's standard errors
 
 
 @dataclass(frozen=True)
 class Factors:
-    """A and C by their diagonals in a basis of Kronecker products.
+    """A and C by their diagonals in a basis.
 
     Attributes
     ----------
     basis
-        ``V``; A is about ``V^-T diag(hessian) V^-1``.
+        ``V``; the inverse of A is about ``V diag(1 / hessian) V'``.
     hessian, noise_cov
-        Diagonals of ``V' A V`` and ``V' C V``, flat.
+        A and C along the basis, flat: the diagonals of ``V' A V`` and ``V' C V``, or of a
+        :class:`~ornstein.bases.ClassBasis` as :mod:`ornstein.by_class` has them.
     spectrum
         Eigenvalues of A relative to that approximation, all directions alike.
     by_variance
         The same, directions weighed by their posterior variance.
     """
 
-    basis: KroneckerBasis
+    basis: Basis
     hessian: Vector
     noise_cov: Vector
     spectrum: Spectrum
@@ -54,9 +59,9 @@ class Factors:
         """The largest rate at which the approximation costs little (X2)."""
         return accurate_rate(self.spectrum, _STRUCTURE_ERROR)
 
-    def operator(self, along: Vector) -> Kronecker:
+    def operator(self, along: Vector) -> AlongBasis:
         """``V diag(along) V'``."""
-        return Kronecker(self.basis, along)
+        return AlongBasis(self.basis, along)
 
     def diagonal(self, matrix: Vector) -> Vector:
         """Diagonal of ``V' M V``; a vector is that already."""
@@ -74,8 +79,8 @@ class Geometry:
     center
         The point, flat.
     hessian
-        ``A``: (D, D), its diagonal (D,), or the mean of that, 0-d; with the structure
-        ``kronecker`` its diagonal in the basis of ``factors``.
+        ``A``: (D, D), its diagonal (D,), or the mean of that, 0-d; where it is known ``in_factors``
+        its diagonal in their basis.
     noise_cov
         ``C`` in the same structure.
     gradient
@@ -87,7 +92,7 @@ class Geometry:
     hessian_error, noise_cov_error
         Standard errors; zero where all rows were used.
     factors
-        A and C in Kronecker factors, where they are wanted.
+        A and C along a basis, where that is wanted.
     """
 
     center: Vector
@@ -103,10 +108,15 @@ class Geometry:
 
     @property
     def structure(self) -> str:
-        """``scalar``, ``diagonal``, ``dense`` or ``kronecker``."""
+        """One of ``STRUCTURES``."""
         if self.factors is not None and self.hessian.ndim == 1:
-            return "kronecker"
+            return self.factors.basis.structure
         return STRUCTURES[self.hessian.ndim]
+
+    @property
+    def in_factors(self) -> bool:
+        """Whether A is known along a basis only, and by products with it."""
+        return self.structure in FACTORED
 
     @property
     def relative_error(self) -> float:
@@ -138,7 +148,8 @@ def geometry(
     at
         Parameters to look at; usually the optimum.
     structure
-        ``dense``, ``diagonal``, ``scalar``, or ``kronecker`` for a model of linear predictors.
+        ``dense``, ``diagonal``, ``scalar``, or for a model of linear predictors ``kronecker``, or
+        ``classes`` if its residuals sum to zero.
     rows
         Use this many random rows instead of all, with standard errors.
     key
@@ -151,7 +162,8 @@ def geometry(
     >>> orn.geometry(post, at={"coef": np.array([1.0])}).hessian
     array([[5.]])
     """
-    return _estimate(post, at, structure, _groups(post, rows, key), factored.LANCZOS)
+    products = factored.LANCZOS if structure == "kronecker" else factored.LANCZOS // 2
+    return _estimate(post, at, structure, _groups(post, rows, key), products)
 
 
 def glance(
@@ -159,11 +171,12 @@ def glance(
 ) -> Geometry:
     """The same for means over the posterior: the ends of relative spectra are not looked for.
 
-    Nor standard errors. Kronecker factors are along the basis of those seen nearby, if any were.
+    Nor standard errors. Factors are along the basis of those seen nearby, if any were.
     """
     basis = None if near is None or near.factors is None else near.factors.basis
+    basis = basis if basis is not None and basis.structure == structure else None
     some = _joined(_groups(post, rows, 0))
-    return _estimate(post, at, structure, [some], factored.FEW_LANCZOS, basis)
+    return _estimate(post, at, structure, [some], factored.FEW_LANCZOS, basis, with_noise=False)
 
 
 def _estimate(
@@ -172,7 +185,8 @@ def _estimate(
     structure: str,
     groups: list[PyTree],
     products: int,
-    basis: KroneckerBasis | None = None,
+    basis: Basis | None = None,
+    with_noise: bool = True,
 ) -> Geometry:
     _check.choice("structure", structure, STRUCTURES)
     post = post.at(at)
@@ -182,8 +196,11 @@ def _estimate(
         prior = prior_terms(post.model, theta, post.hyper, dense)
         if structure == "kronecker":
             basis = basis or factored.fit_basis(post, theta, _joined(groups))
-            prior = prior[0], factored.prior_diagonal(basis, prior[1])
-        sums = [_sums(post, theta, group, dense, basis) for group in groups]
+        elif structure == "classes" and len(groups) > 1:
+            basis, _ = by_class.look(post, theta, _joined(groups), with_noise=False)
+        sums, basis = _sums_of(post, theta, groups, structure, basis, with_noise)
+        if basis is not None:
+            prior = prior[0], basis.prior(prior[1])
     used = sum(s.rows for s in sums)
     pooled = _Sums(used, *(np.sum([getattr(s, f) for s in sums], axis=0) for f in _Sums.FIELDS))
     mean = pooled.gradient / used
@@ -216,24 +233,24 @@ def _estimate(
 
 
 def _with_spectrum(
-    post: Posterior, found: Geometry, basis: KroneckerBasis, data: PyTree, products: int
+    post: Posterior, found: Geometry, basis: Basis, data: PyTree, products: int
 ) -> Geometry:
-    approximation = Kronecker(basis.dual, found.hessian)
+    root = AlongBasis(basis, 1 / found.hessian).sqrt()
     with jax.enable_x64(True):
-        spectra = factored.relative_spectrum(post, found.center, approximation, data, products)
+        spectra = factored.relative_spectrum(post, found.center, root, data, products)
     return replace(found, factors=Factors(basis, found.hessian, found.noise_cov, *spectra))
 
 
 def under_prior(known: Geometry, post: Posterior) -> Geometry:
     """The same curvature of the rows, under another prior: that of ``post``.
 
-    Of matrices, their diagonals, or Kronecker factors alone.
+    Of matrices, their diagonals, or factors alone.
     """
     with jax.enable_x64(True):
         _, prior = prior_terms(post.model, known.center, post.hyper, known.hessian.ndim == 2)
-    factors = known.factors if known.structure == "kronecker" else None
+    factors = known.factors if known.in_factors else None
     if factors is not None:
-        prior = factored.prior_diagonal(factors.basis, prior)
+        prior = factors.basis.prior(prior)
     prior = prior / known.num_data
     hessian = known.hessian - known.prior_hessian + prior
     if factors is not None:
@@ -304,34 +321,6 @@ def _gradient_sum(model: Model, theta: Array, rows: PyTree, hyper: PyTree, weigh
     return model.gradient_sum(theta, rows, hyper, weights)
 
 
-def row_losses(post: Posterior, thetas: Vector) -> Vector:
-    """``-log p(data | theta)``, summed over all rows, at each of several parameters (T, D)."""
-
-    def block(rows: PyTree, weights: Vector) -> Array:
-        here = in_double(rows)
-        return _loss_sums(post.model, jnp.asarray(thetas), here, post.hyper, weights)
-
-    with jax.enable_x64(True):
-        return np.asarray(sum_over_blocks(post.data, block_rows(post), block))
-
-
-def joint_losses(post: Posterior, thetas: Vector) -> Vector:
-    """``-log p(data, theta)`` at each of several parameters (T, D)."""
-    with jax.enable_x64(True):
-        prior = np.asarray(_prior_losses(post.model, jnp.asarray(thetas), post.hyper))
-    return row_losses(post, thetas) + prior
-
-
-@partial(jax.jit, static_argnums=(0,))
-def _loss_sums(model: Model, thetas: Array, rows: PyTree, hyper: PyTree, weights: Array) -> Array:
-    return jax.lax.map(lambda theta: weights @ model.losses(theta, rows, hyper), thetas)
-
-
-@partial(jax.jit, static_argnums=(0,))
-def _prior_losses(model: Model, thetas: Array, hyper: PyTree) -> Array:
-    return jax.lax.map(lambda theta: model.prior_loss(theta, hyper), thetas)
-
-
 def block_rows(post: Posterior) -> int:
     """Rows of a block whose gradients stay within the memory bound."""
     if post.dim > _WIDE and post.model.factored is not None:  # which make no rows' gradients
@@ -356,10 +345,27 @@ def _groups(post: Posterior, rows: int | None, key: Key) -> list[PyTree]:
     return [jax.tree.map(lambda leaf, part=part: leaf[part], post.data) for part in parts]
 
 
-def _sums(
-    post: Posterior, theta: Vector, data: PyTree, dense: bool, basis: KroneckerBasis | None
-) -> _Sums:
-    if basis is not None:
+def _sums_of(
+    post: Posterior,
+    theta: Vector,
+    groups: list[PyTree],
+    structure: str,
+    basis: Basis | None,
+    with_noise: bool,
+) -> tuple[list[_Sums], Basis | None]:
+    """Those of every group of rows, and the basis along which they are."""
+    if structure != "classes":
+        return [_sums(post, theta, rows, structure == "dense", basis) for rows in groups], basis
+    sums = []
+    for rows in groups:
+        assert basis is None or isinstance(basis, ClassBasis)
+        basis, found = by_class.look(post, theta, rows, basis, with_noise)
+        sums.append(_Sums(num_rows(rows), *found))
+    return sums, basis
+
+
+def _sums(post: Posterior, theta: Vector, data: PyTree, dense: bool, basis: Basis | None) -> _Sums:
+    if isinstance(basis, KroneckerBasis):
         return _Sums(num_rows(data), *factored.diagonals(post, theta, basis, data))
     if not dense and post.model.factored is not None:
         return _Sums(num_rows(data), *factored.parameter_diagonals(post, theta, data))

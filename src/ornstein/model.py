@@ -96,8 +96,12 @@ class Factored(Protocol):
     """A model of linear predictors: gradients ``residual (x) u``, Hessians ``curvature (x) u u'``.
 
     ``u`` is a row of the design, F wide; residuals have K entries, curvatures (K, K). Parameters
-    lie as :class:`~ornstein.operators.KroneckerBasis` says.
+    lie as :mod:`ornstein.bases` says.
     """
+
+    @property
+    def balanced(self) -> bool:
+        """Whether a row's residuals sum to zero, whatever the predictor is."""
 
     @property
     def outputs(self) -> int:
@@ -133,7 +137,7 @@ class Model(ABC):
 
     @property
     def factored(self) -> Factored | None:
-        """The model's linear predictors, which give a curvature in Kronecker factors; or None."""
+        """The model's linear predictors, which give a curvature in factors; or None."""
         return None
 
     @abstractmethod

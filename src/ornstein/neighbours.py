@@ -11,7 +11,7 @@ from ornstein._tree import in_double
 from ornstein._types import Array, PyTree
 from ornstein.geometry import Geometry
 from ornstein.model import Model
-from ornstein.operators import Factor, as_operator
+from ornstein.operators import Factor, as_operator, dim_of
 from ornstein.posterior import Posterior
 
 _BLOCKS = 128  # looked at: a ratio of variances is then known to an eighth
@@ -44,7 +44,7 @@ def noise_ratio(post: Posterior, known: Geometry, anchored: bool) -> float:
     index = (starts[:, None] + np.arange(size)).reshape(-1)
     rows = jax.tree.map(lambda leaf: leaf[index], post.data)
     root = _posterior_root(known)
-    step = np.asarray(root.matvec(rng.normal(size=post.dim)))
+    step = np.asarray(root.matvec(rng.normal(size=dim_of(root) or post.dim)))
     with jax.enable_x64(True):
         at = jnp.asarray(known.center + (step if anchored else 0))
         away = jnp.asarray(known.center) if anchored else None
@@ -57,7 +57,7 @@ def noise_ratio(post: Posterior, known: Geometry, anchored: bool) -> float:
 
 def _posterior_root(known: Geometry) -> Factor:
     precision = known.num_data * known.hessian
-    if known.factors is not None and known.structure == "kronecker":
+    if known.factors is not None and known.in_factors:
         return known.factors.operator(1 / precision).sqrt()
     return as_operator(np.linalg.inv(precision) if precision.ndim == 2 else 1 / precision).sqrt()
 

@@ -1,22 +1,20 @@
 """Linear operators for gains and covariances.
 
 Multiples of the identity, diagonals, matrices, and matrices that are diagonal in a basis of
-Kronecker products. They are pytrees, so a compiled function takes one as an argument, and their
+:mod:`ornstein.bases`. They are pytrees, so a compiled function takes one as an argument, and their
 products accept host and device arrays alike. Construct one from an array with :func:`as_operator`.
 """
 
-from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from dataclasses import dataclass
+from typing import TypeAlias
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 import scipy.linalg
 
-from ornstein._types import Array, Vector
-
-AnyArray: TypeAlias = Array | npt.NDArray[np.floating]
+from ornstein._types import Vector
+from ornstein.bases import AnyArray, Basis
 
 
 @jax.tree_util.register_dataclass
@@ -141,103 +139,19 @@ class Dense:
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class KroneckerBasis:
-    """``V = V_c (x) diag(scale) V_f`` over outputs and columns of a design, (K, F) of them.
-
-    Coordinates lie output by output. Parameters lie as those of the models do: coefficients (K,
-    features) first, then intercepts (K,) where ``features`` is ``F - 1``.
-
-    Attributes
-    ----------
-    outer, inner
-        Orthogonal ``V_c`` (K, K) and ``V_f`` (F, F).
-    scale
-        Unit of every column, (F,).
-    features
-        Columns before the intercept.
-    """
-
-    outer: AnyArray
-    inner: AnyArray
-    scale: AnyArray
-    features: int = field(metadata={"static": True})
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Outputs and columns of the design, (K, F)."""
-        return self.outer.shape[0], self.inner.shape[0]
-
-    @property
-    def dual(self) -> "KroneckerBasis":
-        """``V^-T``, in which ``M^-1`` is diagonal where M is in V."""
-        return replace(self, scale=1 / self.scale)
-
-    def to_params(self, z: AnyArray) -> AnyArray:
-        """``V z`` for every row of coordinates."""
-        matrix = _by_lines(self.outer @ z.reshape(*z.shape[:-1], *self.shape), self.inner.T)
-        return self.flat(matrix * self._scale(matrix))
-
-    def adjoint(self, vector: AnyArray) -> AnyArray:
-        """``V' v`` for every row of ``vector``."""
-        matrix = self.matrix(vector)
-        rotated = _by_lines(self.outer.T @ (matrix * self._scale(matrix)), self.inner)
-        return rotated.reshape(*vector.shape[:-1], -1)
-
-    def to_coordinates(self, vector: AnyArray) -> AnyArray:
-        """``V^-1 v`` for every row of parameters."""
-        return self.dual.adjoint(vector)
-
-    def squares(self, values: AnyArray) -> AnyArray:
-        """Diagonal of ``V diag(values) V'``, flat."""
-        matrix = self.outer**2 @ values.reshape(self.shape) @ (self.inner**2).T
-        return self.flat(matrix * self._scale(matrix) ** 2)
-
-    def astype(self, dtype: npt.DTypeLike) -> "KroneckerBasis":
-        """The same basis in another precision."""
-        outer, inner, scale = (np.asarray(x, dtype) for x in (self.outer, self.inner, self.scale))
-        return KroneckerBasis(outer, inner, scale, self.features)
-
-    def _scale(self, matrix: AnyArray) -> AnyArray:
-        return self.scale.reshape((1,) * (matrix.ndim - 1) + (-1,))
-
-    def matrix(self, vector: AnyArray) -> AnyArray:
-        """Parameters as (..., K, F)."""
-        K, F = self.shape
-        lead, size = vector.shape[:-1], K * self.features
-        coef = vector[..., :size].reshape(*lead, K, self.features)
-        if self.features == F:
-            return coef
-        return _xp(vector).concatenate([coef, vector[..., size:].reshape(*lead, K, 1)], axis=-1)
-
-    def flat(self, matrix: AnyArray) -> AnyArray:
-        """Parameters from (..., K, F)."""
-        lead, F = matrix.shape[:-2], self.shape[1]
-        if self.features == F:
-            return matrix.reshape(*lead, -1)
-        coef = matrix[..., : self.features].reshape(*lead, -1)
-        return _xp(matrix).concatenate([coef, matrix[..., self.features]], axis=-1)
-
-
-def _by_lines(matrices: AnyArray, columns: AnyArray) -> AnyArray:
-    """``M @ columns`` for stacks of matrices, one product for each: many small ones take longer."""
-    stacks = matrices.reshape(*matrices.shape[:-3], -1, matrices.shape[-1])
-    return (stacks @ columns).reshape(matrices.shape)
-
-
-@jax.tree_util.register_dataclass
-@dataclass(frozen=True)
-class Kronecker:
-    """``V diag(values) V'`` with V a basis of Kronecker products; ``values`` is flat, (K F,).
+class AlongBasis:
+    """``V diag(values) V'`` with V a basis; ``values`` are as many as its coordinates.
 
     Examples
     --------
+    >>> from ornstein.bases import KroneckerBasis
     >>> basis = KroneckerBasis(np.eye(2), np.eye(3), np.ones(3), features=3)
-    >>> covariance = Kronecker(basis, np.arange(1.0, 7.0))
-    >>> covariance.trace(6), covariance.solve(np.ones(6))[:2].tolist()
-    (21.0, [1.0, 0.5])
+    >>> covariance = AlongBasis(basis, np.arange(1.0, 7.0))
+    >>> covariance.trace(6), covariance.matvec(np.ones(6))[:2].tolist()
+    (21.0, [1.0, 2.0])
     """
 
-    basis: KroneckerBasis
+    basis: Basis
     values: AnyArray
 
     def matvec(self, vector: AnyArray) -> AnyArray:
@@ -245,11 +159,6 @@ class Kronecker:
         return self.basis.to_params(Diagonal(self.values).matvec(self.basis.adjoint(vector)))
 
     rmatvec = matvec
-
-    def solve(self, vector: AnyArray) -> AnyArray:
-        """``M^-1 v`` for every row of ``vector``."""
-        dual = self.basis.dual
-        return dual.to_params(Diagonal(self.values).solve(dual.adjoint(vector)))
 
     @property
     def array(self) -> AnyArray:
@@ -261,9 +170,9 @@ class Kronecker:
         del dim
         return np.asarray(self.basis.squares(self.values), float)
 
-    def sqrt(self) -> "KroneckerRoot":
+    def sqrt(self) -> "BasisRoot":
         """``R`` with ``R R' = M``."""
-        return KroneckerRoot(self.basis, np.sqrt(self.values))
+        return BasisRoot(self.basis, np.sqrt(self.values))
 
     def trace(self, dim: int) -> float:
         """Sum of the diagonal."""
@@ -272,29 +181,28 @@ class Kronecker:
     def logdet(self, dim: int) -> float:
         """Logarithm of the determinant."""
         del dim
-        units = self.basis.shape[0] * float(np.sum(np.log(self.basis.scale)))
-        return float(np.sum(np.log(self.values))) + 2 * units
+        return self.basis.logdet(self.values)
 
     def dense(self, dim: int) -> Vector:
         """The matrix itself."""
         return np.asarray(self.matvec(np.eye(dim)), float)
 
-    def astype(self, dtype: npt.DTypeLike) -> "Kronecker":
+    def astype(self, dtype: npt.DTypeLike) -> "AlongBasis":
         """The same operator in another precision."""
-        return Kronecker(self.basis.astype(dtype), np.asarray(self.values, dtype))
+        return AlongBasis(self.basis.astype(dtype), np.asarray(self.values, dtype))
 
     @property
     def structure(self) -> str:
-        """``kronecker``."""
-        return "kronecker"
+        """That of the basis: ``kronecker`` or ``classes``."""
+        return self.basis.structure
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class KroneckerRoot:
+class BasisRoot:
     """``V diag(values)``: maps the coordinates of a basis, each in a unit of its own."""
 
-    basis: KroneckerBasis
+    basis: Basis
     values: AnyArray
 
     def matvec(self, vector: AnyArray) -> AnyArray:
@@ -306,7 +214,7 @@ class KroneckerRoot:
         return Diagonal(self.values).matvec(self.basis.adjoint(vector))
 
     def solve(self, vector: AnyArray) -> AnyArray:
-        """``R^-1 v`` for every row of ``vector``."""
+        """Coordinates z with ``R z = v``, for every row of ``vector``."""
         return Diagonal(self.values).solve(self.basis.to_coordinates(vector))
 
     @property
@@ -315,32 +223,28 @@ class KroneckerRoot:
         return self.values
 
     def dense(self, dim: int) -> Vector:
-        """The matrix itself."""
-        return np.asarray(self.matvec(np.eye(dim)), float).T
+        """The matrix itself, of as many columns as the basis has coordinates."""
+        del dim
+        return np.asarray(self.matvec(np.eye(np.size(self.values))), float).T
 
-    def astype(self, dtype: npt.DTypeLike) -> "KroneckerRoot":
+    def astype(self, dtype: npt.DTypeLike) -> "BasisRoot":
         """The same operator in another precision."""
-        return KroneckerRoot(self.basis.astype(dtype), np.asarray(self.values, dtype))
+        return BasisRoot(self.basis.astype(dtype), np.asarray(self.values, dtype))
 
     @property
     def structure(self) -> str:
-        """``kronecker``."""
-        return "kronecker"
+        """That of the basis: ``kronecker`` or ``classes``."""
+        return self.basis.structure
 
 
-Operator: TypeAlias = Diagonal | Dense | Kronecker
-Factor: TypeAlias = Diagonal | Dense | KroneckerRoot
+Operator: TypeAlias = Diagonal | Dense | AlongBasis
+Factor: TypeAlias = Diagonal | Dense | BasisRoot
 """A square root of an operator: its product, transposed product and inverse are cheap too."""
 
 
-def dim_of(factor: Factor) -> int:
-    """Number of parameters; 0 for a multiple of the identity."""
-    return int(np.size(factor.array)) if np.ndim(factor.array) == 1 else len(factor.array)
-
-
-def _xp(array: AnyArray) -> Any:
-    """NumPy for host arrays, JAX's for device arrays."""
-    return np if isinstance(array, np.ndarray) else jnp
+def dim_of(factor: Operator | Factor) -> int:
+    """Number of coordinates; 0 for a multiple of the identity."""
+    return 0 if np.ndim(factor.array) == 0 else int(np.shape(factor.array)[0])
 
 
 def as_operator(array: npt.ArrayLike) -> Operator:

@@ -2,7 +2,7 @@
 
 Newton's method, made safe away from convexity by taking eigenvalues' absolute values; L-BFGS
 where the Hessian of all rows takes long or does not fit, in units in which a sampled Hessian, or
-its approximation by Kronecker factors, is the identity. A search that begins far away first goes to
+its approximation by factors, is the identity. A search that begins far away first goes to
 the optimum of the sample.
 """
 
@@ -22,7 +22,7 @@ from ornstein._tree import cast, in_double, num_rows, sum_over_blocks
 from ornstein._types import Array, PyTree, Vector
 from ornstein.geometry import block_rows, chosen_rows
 from ornstein.model import Model, per_example
-from ornstein.operators import Dense, Diagonal, Factor, KroneckerRoot
+from ornstein.operators import BasisRoot, Dense, Diagonal, Factor, dim_of
 from ornstein.posterior import Posterior
 
 MAX_DENSE = 2000
@@ -30,6 +30,9 @@ MAX_DENSE = 2000
 
 MAX_WIDTH = 4000
 """Largest number of columns whose Gram matrix is made, for Kronecker factors."""
+
+MAX_CLASS_NUMBERS = 2**25
+"""Most numbers in the matrices of all classes together: 256 MiB, and some times that to make."""
 
 _TOLERANCE = 1e-12  # squared distance to the optimum in posterior standard deviations
 _STALLED = 1e-4  # the same, where rounding allows no better
@@ -58,9 +61,20 @@ class _Local(NamedTuple):
 
 
 def fits_factors(model: Model) -> bool:
-    """Whether Kronecker factors are the default where a matrix does not fit."""
+    """Whether Kronecker factors fit where a matrix of all parameters does not."""
     predictors = model.factored
     return predictors is not None and predictors.outputs > 1 and predictors.width <= MAX_WIDTH
+
+
+def large_structures(model: Model) -> tuple[str, ...]:
+    """Structures that fit where a matrix of all parameters does not, the nearest to it first."""
+    predictors = model.factored
+    if predictors is None or not fits_factors(model):
+        return ("diagonal",)
+    numbers = predictors.outputs * predictors.width**2
+    if predictors.balanced and numbers <= MAX_CLASS_NUMBERS:
+        return ("classes", "kronecker", "diagonal")
+    return ("kronecker", "diagonal")
 
 
 def find_optimum(post: Posterior, slack: float = 1.0) -> Vector:
@@ -171,7 +185,7 @@ def _no_minimum(post: Posterior, here: _Local) -> OptimumError:
 
 def _rewhitened(
     post: Posterior,
-    look: Callable[[Posterior, PyTree, Vector], Dense | KroneckerRoot],
+    look: Callable[[Posterior, PyTree, Vector], Dense | BasisRoot],
     tolerance: float,
 ) -> Vector:
     """L-BFGS in the posterior's own units, about, which are looked up again now and then."""
@@ -228,13 +242,13 @@ def _dense_units(post: Posterior, rows: PyTree, theta: Vector) -> Dense:
     return Dense(scaled / np.sqrt(post.num_data * sizes))
 
 
-def _kronecker_units(post: Posterior, rows: PyTree, theta: Vector) -> KroneckerRoot:
+def _kronecker_units(post: Posterior, rows: PyTree, theta: Vector) -> BasisRoot:
     basis = factored.fit_basis(post, theta, rows)
     sums = factored.diagonals(post, theta, basis, rows)
     precision = np.asarray(post.model.prior_hessian_diagonal(jnp.asarray(theta), post.hyper))
-    prior = factored.prior_diagonal(basis, precision)
+    prior = basis.prior(precision)
     hessian = per_example(sums.hessian, num_rows(rows), prior, post.num_data)
-    return KroneckerRoot(basis, 1 / np.sqrt(post.num_data * hessian))
+    return BasisRoot(basis, 1 / np.sqrt(post.num_data * hessian))
 
 
 def _lbfgs(
@@ -260,7 +274,7 @@ def _lbfgs(
 
     found = scipy.optimize.minimize(
         objective,
-        np.zeros(post.dim),
+        np.zeros(dim_of(units) or post.dim),
         jac=True,
         method="L-BFGS-B",
         options={

@@ -14,10 +14,11 @@ from ornstein._check import InputError, random_key
 from ornstein._tree import Layout
 from ornstein._types import Key, PyTree, Vector
 from ornstein.anchor import Anchor
+from ornstein.bases import ClassBasis, KroneckerBasis
 from ornstein.data import Batches
 from ornstein.geometry import Geometry
 from ornstein.model import Model
-from ornstein.operators import Dense, Diagonal, Kronecker, KroneckerBasis, Operator, as_matrix
+from ornstein.operators import AlongBasis, Dense, Diagonal, Operator, as_matrix
 from ornstein.theory import Decay
 from ornstein.transform import check_loss, transformation
 
@@ -57,7 +58,7 @@ class Plan:
         Covariance of the draws by T2 (X4 with momentum, X5 averaged, X7 under an epoch loader), as
         an operator.
     predicted_cov
-        The same as an array: (D, D), or the variances (D,) where only diagonals or Kronecker
+        The same as an array: (D, D), or the variances (D,) where only diagonals or
         factors are known.
     predicted_trace
         Sum of the draws' variances; with ``center`` it gives :attr:`mean_square`.
@@ -145,12 +146,12 @@ class Plan:
 
     @staticmethod
     def _arrays(part: object) -> list[Any]:
-        held = (Diagonal, Dense, Kronecker, KroneckerBasis, np.ndarray)
+        held = (Diagonal, Dense, AlongBasis, KroneckerBasis, ClassBasis, np.ndarray)
         return [value for value in vars(part).values() if isinstance(value, held)] if part else []
 
     @property
     def posterior_precision(self) -> Vector:
-        """``N A``, or its diagonal; along the basis where A is known in Kronecker factors."""
+        """``N A``, or its diagonal; along the basis where A is known in factors."""
         return self.num_data * self.geometry.hessian
 
     @property
@@ -172,7 +173,7 @@ class Plan:
     def target_cov(self) -> Vector:
         """The covariance the method aims at: ``(N A)^-1``, or ``A^-1 C A^-1 / N``."""
         A, C, N = self.geometry.hessian, self.geometry.noise_cov, self.num_data
-        if self.geometry.structure == "kronecker":
+        if self.geometry.in_factors:
             return np.asarray(self.predicted_cov)
         inverse: Vector = np.linalg.inv(A) if A.ndim == 2 else 1 / A
         if self.target == "posterior":
@@ -196,11 +197,11 @@ class Plan:
         return self.engine == "chain"
 
     def refuse_matrices(self, name: str) -> None:
-        """Raise where A is known in Kronecker factors only, and matrices would not fit."""
-        if self.geometry.structure == "kronecker":
+        """Raise where A is known in factors only."""
+        if self.geometry.in_factors:
             raise InputError(
                 f"{name} compares {self.dim:,} x {self.dim:,} covariances, which this plan does "
-                "not hold: A is known in Kronecker factors. Compare plan.predicted_trace or "
+                "not hold: A is known in factors. Compare plan.predicted_trace or "
                 "plan.predicted_cov (variances) with the draws', or plan with structure='dense'."
             )
 

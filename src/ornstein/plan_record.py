@@ -12,9 +12,10 @@ import numpy as np
 
 from ornstein._check import CheckpointError, shown
 from ornstein.anchor import Anchor
+from ornstein.bases import ClassBasis, KroneckerBasis
 from ornstein.data import Batches
 from ornstein.geometry import Factors, Geometry
-from ornstein.operators import Dense, Diagonal, Kronecker, KroneckerBasis
+from ornstein.operators import AlongBasis, Dense, Diagonal
 from ornstein.plan import Plan
 from ornstein.posterior import Posterior
 from ornstein.theory import Decay, Spectrum
@@ -23,7 +24,7 @@ _TYPES: Mapping[str, type[Any]] = {
     kind.__name__: kind
     for kind in (
         *(Plan, Batches, Geometry, Factors, Spectrum, Anchor, Decay),
-        *(Diagonal, Dense, Kronecker, KroneckerBasis),
+        *(Diagonal, Dense, AlongBasis, KroneckerBasis, ClassBasis),
     )
 }
 _GIVEN = ("layout", "model")

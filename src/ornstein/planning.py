@@ -15,9 +15,16 @@ from ornstein._types import Key, PyTree, Vector
 from ornstein.anchor import Anchor, anchor
 from ornstein.data import SCHEMES
 from ornstein.factored import predictors
-from ornstein.geometry import Geometry, factorise, geometry, mean_gradient, under_prior
+from ornstein.geometry import (
+    FACTORED,
+    Geometry,
+    factorise,
+    geometry,
+    mean_gradient,
+    under_prior,
+)
 from ornstein.methods import Method
-from ornstein.optimum import MAX_DENSE, find_optimum, fits_factors
+from ornstein.optimum import MAX_DENSE, find_optimum, large_structures
 from ornstein.plan import Plan
 from ornstein.posterior import Posterior
 from ornstein.tuning import Task, fit, make
@@ -48,7 +55,8 @@ def plan(
         One of ``ornstein.METHODS``.
     structure
         Structure of the gain; the method's default, or where a matrix would be too large
-        ``kronecker`` for a model of several outputs, else ``diagonal``.
+        ``classes`` (or ``kronecker`` if there are too many columns) for a softmax, else
+        ``diagonal``.
     batch_size
         Rows per minibatch. By default those that make the quickest draws (with control variates as
         few as the rows' leverages allow), or 100 for methods that want small steps; at most a
@@ -110,7 +118,7 @@ def plan(
             "control_variates under an epoch loader are not planned for; use windows, or leave "
             "them out."
         )
-    matrices = structure in ("dense", "kronecker")
+    matrices = structure in ("dense", *FACTORED)
     likely = at is None and matrices and batches != "epochs"
     anchored = _whether_anchored(chosen, control_variates, likely, dense or matrices)
     if batches == "weighted" and not anchored:
@@ -190,12 +198,14 @@ def _known(
     key: Key,
 ) -> Geometry:
     """A and C as matrices where they fit, and in factors where the gain is to be."""
-    kronecker = structure == "kronecker"
-    if kronecker:
-        predictors(post)
-    held = "dense" if dense else "kronecker" if kronecker else "diagonal"
+    if structure in FACTORED:
+        predictors(post, balanced=structure == "classes")
+    if structure == "classes":
+        held = structure
+    else:
+        held = "dense" if dense else "kronecker" if structure == "kronecker" else "diagonal"
     known = geometry(post, post.layout.unravel(theta), held, rows, key)
-    return factorise(post, known) if kronecker and dense else known
+    return factorise(post, known) if structure == "kronecker" and dense else known
 
 
 def _whether_anchored(method: Method, wanted: bool | None, likely: bool, dense: bool) -> bool:
@@ -244,7 +254,7 @@ def _structure(method: Method, structure: str | None, post: Posterior) -> str:
     if structure is None:
         structure = method.structures[0]
         if structure == "dense" and post.dim > MAX_DENSE:
-            smaller = ("kronecker", "diagonal") if fits_factors(post.model) else ("diagonal",)
+            smaller = large_structures(post.model)
             structure = next((s for s in smaller if s in method.structures), structure)
     return _check.choice("structure", structure, method.structures)
 

@@ -89,7 +89,7 @@ def flat(cov: Vector, known: Geometry) -> Vector:
 
 
 class Foresight(NamedTuple):
-    """What is known of a chain whose gain is in Kronecker factors, from A's spectrum there."""
+    """What is known of a chain whose gain is in factors, from A's spectrum there."""
 
     kl: float
     kl_ou: float
@@ -98,9 +98,9 @@ class Foresight(NamedTuple):
     trace: float
 
 
-def foresee(rate: float, factors: Factors, num_data: int) -> Foresight:
+def foresee(rate: float, factors: Factors, num_data: int, dim: int) -> Foresight:
     """T2 and T3 for ``K = h Â^-1``, from the eigenvalues of A relative to Â (X2)."""
-    dim, nodes = len(factors.hessian), factors.spectrum.nodes
+    nodes = factors.spectrum.nodes
     weighted = factors.by_variance
     ratios = theory.variance_ratios(weighted, rate) / weighted.nodes
     approximate = factors.operator(1 / (num_data * factors.hessian)).trace(dim)

@@ -72,11 +72,17 @@ def _outweighing(plan: Plan) -> Vector:
     return 4 * extra + 3 * own
 
 
+def _rho(plan: Plan) -> float:
+    """That of the plan's own choice: in factors, of the rate it took."""
+    factors = plan.geometry.factors
+    return 1.0 if factors is None or not plan.geometry.in_factors else 2 / factors.rate - 1
+
+
 def _gentler(plan: Plan) -> Iterator[tuple[str, dict[str, Any]]]:
     """Changes that shorten the steps of one method or another."""
     options = plan.options
     if "rho" in options:  # K A = 2 / (1 + rho + noise)
-        rho = 1.0 if options["rho"] is None else float(options["rho"])
+        rho = _rho(plan) if options["rho"] is None else float(options["rho"])
         for longer in (2, 4, 8):
             rho_now = longer * (1 + rho) - 1
             yield f"rho={rho_now:g}", {"rho": rho_now}

@@ -20,7 +20,7 @@ from ornstein.feeding import Feed, shards_of
 from ornstein.fleet import Fleet, checked_mesh
 from ornstein.interrupts import listening
 from ornstein.loop import ROWS, Loop, Problem, build_kernel
-from ornstein.operators import Factor
+from ornstein.operators import Factor, dim_of
 from ornstein.plan import Plan
 from ornstein.posterior import Posterior
 from ornstein.runs import Goal, OpenProgress, Run, Settings, Status, from_record
@@ -89,7 +89,7 @@ def _gathered(chains: list[Chain], draws: int, center: Vector, factor: Factor) -
             place = target[number * together : (number + 1) * together]
             # Always as many at once: a product's rounding depends on the number of its rows.
             part = np.pad(some.astype(float), ((0, -len(some) % each), (0, 0)))
-            mapped = np.asarray(factor.matvec(part.reshape(-1, each, dim)))
+            mapped = np.asarray(factor.matvec(part.reshape(-1, each, some.shape[1])))
             np.add(mapped.reshape(-1, dim)[: len(place)], center, out=place)
 
     if count:
@@ -142,7 +142,7 @@ def _prepare(
     loop = Loop(
         model=local.model,
         reader=reader,
-        dim=plan.dim,
+        dim=dim_of(local.factor) or plan.dim,
         thin=settings.thin,
         segment_draws=segment_draws,
         dtype=settings.dtype,
@@ -161,7 +161,7 @@ def _prepare(
     chains = []
     for number in range(settings.chains):
         seed = np.random.SeedSequence(_entropy(key), spawn_key=(number + 1, _STARTS))
-        normal = np.random.default_rng(seed).normal(size=plan.dim)  # which need not be compiled
+        normal = np.random.default_rng(seed).normal(size=loop.dim)  # which need not be compiled
         start = settings.dispersion * np.asarray(spread.matvec(normal))
         if starts is not None:
             start = np.asarray(local.factor.solve(starts[number] - plan.center))

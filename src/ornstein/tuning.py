@@ -13,9 +13,9 @@ from ornstein._types import Vector
 from ornstein.anchor import Anchor, plain_batch_size
 from ornstein.anchor import batch_size as anchored_batch_size
 from ornstein.data import Batches
-from ornstein.geometry import Geometry
+from ornstein.geometry import FACTORED, Geometry
 from ornstein.methods import Method, Setting, Tuned
-from ornstein.operators import Kronecker, as_operator
+from ornstein.operators import AlongBasis, as_operator
 from ornstein.plan import Plan
 from ornstein.posterior import Posterior
 from ornstein.prediction import (
@@ -64,7 +64,7 @@ def _default_batch_size(task: Task, anchored: Anchor | None) -> int:
     known = task.known
     if anchored is not None:
         return anchored_batch_size(known, anchored)[0]
-    if task.method.any_step and known.structure in ("dense", "kronecker"):
+    if task.method.any_step and known.structure in ("dense", *FACTORED):
         return plain_batch_size(known)
     return max(1, min(100, known.num_data // 4))
 
@@ -93,7 +93,7 @@ def _tune(task: Task, batches: Batches, anchored: Anchor | None) -> Plan:
             "would come to rest. Use options that inject some (rho=1 for exact), or "
             "control_variates=False."
         )
-    if known.structure == "kronecker":
+    if known.in_factors:
         return _foreseen(task, batches, anchored, setting, tuned)
     K, A, C_S, Q = as_problem(tuned, setting)
     mu = tuned.momentum
@@ -129,19 +129,23 @@ def _tune(task: Task, batches: Batches, anchored: Anchor | None) -> Plan:
 def _foreseen(
     task: Task, batches: Batches, anchored: Anchor | None, setting: Setting, tuned: Tuned
 ) -> Plan:
-    """The plan of a chain where A is known in Kronecker factors, and by its spectrum there."""
+    """The plan of a chain where A is known in factors, and by its spectrum there."""
     method, structure, _, known, post = task
     factors, N, labels = setting.factors, batches.num_data, tuple(post.labels)
     assert factors is not None
     if batches.scheme == "epochs":
         raise InputError(
-            "An epoch loader is not planned for in Kronecker factors; use windows, or "
+            f"An epoch loader is not planned for with structure={structure!r}; use windows, or "
             "structure='diagonal'."
         )
     a, K = factors.hessian, tuned.gain
     rate, nodes = float(np.max(K * a)), factors.spectrum.nodes
     advice.refuse_beyond(rate * float(nodes.min()), rate * float(nodes.max()))
-    ahead = foresee(rate, factors, N)
+    ahead = foresee(rate, factors, N, post.dim)
+    kl = ahead.kl
+    if anchored is not None:
+        unseen = anchored.beyond, anchored.aligned
+        kl = max(0.0, kl + theory.noise_kl(*unseen, batches.noise_factor, rate, post.dim))
     ends = np.array([min(ahead.slowest, float(np.min(K * a))), ahead.fastest])
     relaxation = float(np.max(theory.relaxation_steps(ends)))
     advice.refuse_endless(relaxation)
@@ -154,7 +158,7 @@ def _foreseen(
         **_along_basis(factors.operator(1 / (N * a)), ahead.trace, 1 - rate / 2),
         anchor=anchored,
         noise_share=share,
-        predicted_kl=ahead.kl,
+        predicted_kl=kl,
         predicted_kl_ou=ahead.kl_ou,
         relaxation_steps=relaxation,
         stability_margin=1 - ahead.fastest / 2,
@@ -162,10 +166,8 @@ def _foreseen(
         thin=thin,
         draws=_MANY_PARAMETERS_DRAWS,
         warnings=tuple(
-            advice.warnings(
-                method, structure, batches, known, anchored, labels, ahead.kl, relaxation
-            )
-            + advice.noise_beyond_factors(share)
+            advice.warnings(method, structure, batches, known, anchored, labels, kl, relaxation)
+            + (advice.noise_beyond_factors(share) if anchored is None else [])
         ),
     )
 
@@ -181,8 +183,8 @@ def _covariances(cov: Vector, limit: Vector, known: Geometry) -> dict[str, Any]:
     }
 
 
-def _along_basis(predicted: Kronecker, trace: float, limit: float) -> dict[str, Any]:
-    """The same for a covariance in Kronecker factors, T1's being a multiple of it."""
+def _along_basis(predicted: AlongBasis, trace: float, limit: float) -> dict[str, Any]:
+    """The same for a covariance in factors, T1's being a multiple of it."""
     variances = predicted.variances(predicted.values.size)
     return {
         "predicted": predicted,
@@ -221,7 +223,7 @@ def fit(task: Task, batch_size: int | None, anchored: bool) -> Plan:
     labels = tuple(post.labels)
     advice.refuse_not_convex(A)
     cov = Q if Q is not None else K / N
-    if factors is not None and known.structure == "kronecker":
+    if factors is not None and known.in_factors:
         predicted = factors.operator(cov[:, 0, 0])
         kl = theory.approximation_kl(factors.spectrum, post.dim)
         covariances = _along_basis(predicted, predicted.trace(post.dim), 1.0)

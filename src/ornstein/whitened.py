@@ -7,10 +7,10 @@ import numpy as np
 from ornstein._types import PyTree, Vector
 from ornstein.kernels.fisher import Fisher
 from ornstein.operators import (
+    BasisRoot,
     Dense,
     Diagonal,
     Factor,
-    KroneckerRoot,
     Operator,
     as_matrix,
     dim_of,
@@ -52,7 +52,7 @@ def in_basis(factor: Factor, cov: Operator) -> Factor:
     if factor is IDENTITY:
         return root
     diagonal = isinstance(factor, Diagonal) and isinstance(root, Diagonal)
-    if isinstance(factor, KroneckerRoot) and isinstance(root, KroneckerRoot):
+    if isinstance(factor, BasisRoot) and isinstance(root, BasisRoot):
         diagonal = factor.basis is root.basis
     if diagonal:
         return Diagonal(np.asarray(root.array) / np.asarray(factor.array))

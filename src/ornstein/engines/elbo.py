@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from ornstein._types import Array, Vector
-from ornstein.geometry import joint_losses
+from ornstein.losses import joint_losses
 from ornstein.operators import Dense, Diagonal, as_operator
 from ornstein.posterior import Posterior
 

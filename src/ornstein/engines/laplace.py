@@ -8,7 +8,8 @@ import scipy.linalg
 
 from ornstein._check import InputError
 from ornstein._types import Array, Vector
-from ornstein.operators import Dense, Diagonal, Factor
+from ornstein.geometry import FACTORED
+from ornstein.operators import Dense, Diagonal, Factor, dim_of
 from ornstein.plan import Plan
 from ornstein.posterior import Posterior
 from ornstein.runs import OpenProgress, Run, Settings, Status
@@ -30,13 +31,13 @@ def run(post: Posterior, plan: Plan, key: Array, settings: Settings, progress: O
 def local_root(plan: Plan) -> Factor:
     """``W`` with ``W W' = (N A)^-1``; of A's diagonal where the plan's structure is diagonal.
 
-    In Kronecker factors where the plan's structure is that.
+    In factors where the plan's structure is that.
 
     A triangular solve with the Cholesky factor of the precision, in units in which the precision's
     diagonal is one.
     """
     factors = plan.geometry.factors
-    if plan.structure == "kronecker" and factors is not None:
+    if plan.structure in FACTORED and factors is not None:
         return factors.operator(1 / (plan.num_data * factors.hessian)).sqrt()
     precision = plan.posterior_precision
     diagonal = np.diag(precision) if precision.ndim == 2 else precision
@@ -58,8 +59,8 @@ def draw(key: Array, mean: Vector, root: Factor, settings: Settings) -> Vector:
 
     Every chain has a key of its own, so that fewer chains are the first of more.
     """
-    shape = settings.draws, len(mean)
-    flat = np.empty((settings.chains, *shape))
+    flat = np.empty((settings.chains, settings.draws, len(mean)))
+    shape = settings.draws, dim_of(root) or len(mean)
     for chain, target in enumerate(flat):
         seed = np.asarray(jax.random.key_data(jax.random.fold_in(key, chain))).tolist()
         normal = np.random.default_rng(seed).standard_normal(shape)  # which need not be compiled

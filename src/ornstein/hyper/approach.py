@@ -31,7 +31,8 @@ _AFAR = 10.0  # posterior standard deviations of the hyperparameters
 _RUNAWAY = 45.0  # on the unconstrained scale: a factor of 1e19
 _FAR = 10.0  # the same, where there is no optimum any more
 SLOWLY = 0.5  # what was seen within this distance on that scale still counts
-STILL = 0.1  # the same, so nearly that plans hold, and draws need not be made again
+STILL = 0.1  # the same, so nearly that draws need not be made again,
+STANDS = 0.2  # and that what a plan saw of the rows holds
 
 Found = TypeVar("Found")
 
@@ -108,7 +109,7 @@ def approach(
 def plans_stand(post: Posterior, seen: Geometry) -> bool:
     """Whether plans are dear, and hold where no hyperparameter has moved by much."""
     within_prior = not post.learnable.in_likelihood and not post.stored
-    return seen.structure == "kronecker" and within_prior
+    return seen.in_factors and within_prior
 
 
 def from_there(

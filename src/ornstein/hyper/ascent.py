@@ -12,7 +12,7 @@
    factor of 1.6, and is taken back where the chains there would mix so much slower that sampling
    would take far longer. Where draws take long, learning makes at most twice as many as the run
    it precedes; where plans do, curvature and noise of the rows are kept while no hyperparameter
-   moves by more than a tenth, and only the optimum is found again.
+   moves by more than a fifth, and only the optimum is found again.
 
 **When it stops.** When the step to where the mean score vanishes is shorter than ``tolerance``
 posterior standard deviations of the hyperparameters, plus twice its Monte-Carlo error, and that
@@ -36,6 +36,7 @@ from ornstein._types import PyTree, Vector
 from ornstein.geometry import Geometry
 from ornstein.hyper.approach import (
     SLOWLY,
+    STANDS,
     STILL,
     Trail,
     approach,
@@ -272,7 +273,7 @@ class _Search:
             return None
         plan, at = self.planned
         stands = plan.is_chain and plans_stand(self.post, plan.geometry)
-        return plan if stands and np.abs(eta - at).max() <= STILL else None
+        return plan if stands and np.abs(eta - at).max() <= STANDS else None
 
     def _expect(self, plan: Plan, corrections: _Corrections) -> tuple[Expectation, Vector, Vector]:
         """The E-step, its score corrected by draws, and the covariance of their error."""
@@ -308,4 +309,4 @@ class _Search:
 
 def _dear(plan: Plan) -> bool:
     """Whether a plan, and a round of draws, are as much as learning should cost."""
-    return plan.geometry.structure == "kronecker"
+    return plan.geometry.in_factors

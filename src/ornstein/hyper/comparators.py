@@ -10,9 +10,10 @@ import numpy as np
 from ornstein import _check
 from ornstein._check import InputError
 from ornstein._types import Key, PyTree, Vector
-from ornstein.geometry import Geometry, joint_losses, row_losses
+from ornstein.geometry import Geometry
 from ornstein.hyper.expectation import closed_score, counted_rows, look, posterior_cov
-from ornstein.operators import Kronecker, as_operator
+from ornstein.losses import joint_losses, row_losses
+from ornstein.operators import as_operator
 from ornstein.optimum import find_optimum
 from ornstein.posterior import Posterior
 
@@ -126,11 +127,11 @@ def log_evidence(post: Posterior, seen: Geometry) -> float:
 
 
 def _logdet(seen: Geometry) -> float:
-    """``log|N A|``; in Kronecker factors, corrected by A's spectrum relative to them."""
+    """``log|N A|``; in factors, corrected by A's spectrum relative to them."""
     dim, factors = len(seen.center), seen.factors
     scale = dim * math.log(seen.num_data)
-    if seen.structure == "kronecker" and factors is not None:
-        approximate = Kronecker(factors.basis.dual, factors.hessian).logdet(dim)
+    if seen.in_factors and factors is not None:
+        approximate = -factors.operator(1 / factors.hessian).logdet(dim)
         nodes, shares = factors.spectrum
         return scale + approximate + dim * float(shares @ np.log(nodes))
     return scale + as_operator(seen.hessian).logdet(dim)

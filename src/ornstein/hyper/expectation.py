@@ -21,18 +21,19 @@ import numpy as np
 from ornstein import theory
 from ornstein._check import InputError
 from ornstein._types import PyTree, Vector
-from ornstein.geometry import Geometry, geometry, glance, row_losses, under_prior
+from ornstein.geometry import Geometry, geometry, glance, under_prior
 from ornstein.hyper import automatic
+from ornstein.losses import row_losses
 from ornstein.models.continued import Past
-from ornstein.operators import Dense, Kronecker, Operator, as_matrix, as_operator
-from ornstein.optimum import MAX_DENSE, find_optimum, fits_factors
+from ornstein.operators import AlongBasis, Dense, Operator, as_matrix, as_operator
+from ornstein.optimum import MAX_DENSE, find_optimum, large_structures
 from ornstein.plan import Plan
 from ornstein.posterior import Posterior
 
 _LONG = 2e9  # multiplications of a curvature that is not worth sampling
 _SOME_ROWS = 20_000
 _SHORTEST = 1e-6  # of D_g or N, what Monte-Carlo error leaves of lambda E|theta_g|^2 or E RSS
-_PROBES = 64  # random signs from which traces of products in Kronecker factors are estimated
+_PROBES = 64  # random signs from which traces of products along a basis are estimated
 
 
 class Score(NamedTuple):
@@ -76,7 +77,7 @@ class Score(NamedTuple):
         linear = self.slope @ np.asarray(cov.matvec(self.slope)).T
         if isinstance(cov, Dense):
             return linear + 0.5 * self._products(np.asarray(cov.matrix))
-        if isinstance(cov, Kronecker):
+        if isinstance(cov, AlongBasis):
             return linear + 0.5 * _probed_products(self.diagonal, cov)
         variances = cov.variances(self.slope.shape[1])
         return linear + 0.5 * (self.diagonal * variances**2) @ self.diagonal.T
@@ -96,7 +97,7 @@ class Score(NamedTuple):
         return found
 
 
-def _probed_products(diagonals: Vector, cov: Kronecker) -> Vector:
+def _probed_products(diagonals: Vector, cov: AlongBasis) -> Vector:
     """``tr(B_j Sigma B_k Sigma)`` of diagonal B, as the mean of ``x' B_j Sigma B_k Sigma x``."""
     signs = np.random.default_rng(0).choice([-1.0, 1.0], size=(_PROBES, diagonals.shape[1]))
     right = np.asarray(cov.matvec(signs))
@@ -120,7 +121,7 @@ class Expectation(NamedTuple):
 def expect(post: Posterior, known: Geometry, cov: Operator) -> tuple[Expectation, Score]:
     """The E-step for ``N(center, cov)``, in closed form where one is known."""
     if post.learnable.ties is None:
-        if isinstance(cov, Kronecker):
+        if isinstance(cov, AlongBasis):
             raise InputError(
                 "a model of one's own is not learned in Kronecker factors; use structure='dense' "
                 "or 'diagonal'."
@@ -145,8 +146,7 @@ def look(
     """
     theta = post.layout.unravel(find_optimum(post, slack))
     post = post.with_hyper(post.hyperparameters, theta)
-    large = "kronecker" if fits_factors(post.model) else "diagonal"
-    structure = "dense" if post.dim <= MAX_DENSE else large
+    structure = "dense" if post.dim <= MAX_DENSE else large_structures(post.model)[0]
     rows = max(_SOME_ROWS, 50 * post.dim) if structure == "dense" else _SOME_ROWS
     if few_rows and post.num_data * post.dim**2 > _LONG and rows < post.num_data:
         return post, glance(post, theta, structure, rows, near)
@@ -154,9 +154,9 @@ def look(
 
 
 def posterior_cov(known: Geometry) -> Operator:
-    """``(N A)^-1``; in Kronecker factors, scaled to the trace that A's spectrum gives."""
+    """``(N A)^-1``; in factors, scaled to the trace that A's spectrum gives."""
     precision = known.num_data * known.hessian
-    if known.structure == "kronecker" and known.factors is not None:
+    if known.in_factors and known.factors is not None:
         ratio = known.factors.by_variance
         return known.factors.operator(float(ratio.shares @ (1 / ratio.nodes)) / precision)
     return as_operator(theory.recipes.inverse(precision) if precision.ndim == 2 else 1 / precision)
@@ -182,11 +182,11 @@ def foreseen(post: Posterior, values: PyTree, seen: Geometry) -> Posterior:
 
 
 def drawn_cov(plan: Plan) -> Operator:
-    """The draws' covariance by T2; in Kronecker factors, scaled to the predicted trace."""
+    """The draws' covariance by T2; in factors, scaled to the predicted trace."""
     cov = plan.predicted
-    if not isinstance(cov, Kronecker):
+    if not isinstance(cov, AlongBasis):
         return cov
-    return Kronecker(cov.basis, cov.values * (plan.predicted_trace / cov.trace(plan.dim)))
+    return AlongBasis(cov.basis, cov.values * (plan.predicted_trace / cov.trace(plan.dim)))
 
 
 def closed_score(post: Posterior, known: Geometry) -> Score:
@@ -203,7 +203,7 @@ def closed_score(post: Posterior, known: Geometry) -> Score:
     value = 0.5 * (member.sum(axis=1) + diagonal @ theta**2)
     slope, dense = diagonal * theta, {}
     if ties.noise:  # its place is the first
-        if known.structure == "kronecker":
+        if known.in_factors:
             raise InputError(
                 "noise_scale is not learned in Kronecker factors; fix it with "
                 "learn='prior_precision', or use structure='dense' or 'diagonal'."

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from ornstein import _random
 from ornstein._types import Array, PyTree
-from ornstein.operators import Operator
+from ornstein.operators import Operator, dim_of
 
 Gradient: TypeAlias = Callable[[Array, PyTree], Array]
 """``(position, batch) -> minibatch gradient``."""
@@ -62,8 +62,9 @@ def gaussian(factor: Operator | None, dim: int, dtype: Any) -> Noise | None:
     """Draws ``N(0, F F')``; None for no noise."""
     if factor is None:
         return None
+    size = dim_of(factor) or dim
 
     def draw(key: Array, shape: tuple[int, ...]) -> Array:
-        return factor.matvec(_random.normals(key, (*shape, dim), dtype))  # type: ignore[return-value]
+        return factor.matvec(_random.normals(key, (*shape, size), dtype))  # type: ignore[return-value]
 
     return draw

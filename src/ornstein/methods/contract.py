@@ -18,7 +18,7 @@ class Setting:
     """What a recipe may use: A and ``C_S`` (matrices, or vectors for diagonals), ``C_S/C``, N.
 
     ``anchored`` gradients (X9) have no noise at the optimum: some must be injected. ``factors``
-    hold A and the noise in use along a Kronecker basis, for gains of that structure.
+    hold A and the noise in use along a basis, for gains of that structure.
     """
 
     hessian: Vector
@@ -30,7 +30,7 @@ class Setting:
     factors: Factors | None = None
 
     def operator(self, values: Vector) -> Operator:
-        """A recipe's gain or covariance: an array, or its values along the Kronecker basis."""
+        """A recipe's gain or covariance: an array, or its values along their basis."""
         return as_operator(values) if self.factors is None else self.factors.operator(values)
 
 

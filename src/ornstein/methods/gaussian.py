@@ -58,6 +58,7 @@ METHODS = (
             "dense": ("T3", _full),
             "diagonal": ("T3 on diagonals", _mean_field),
             "kronecker": ("T3 in Kronecker factors", _factors),
+            "classes": ("T3 with a matrix for every class", _factors),
         },
         control_variates=None,
         engine="laplace",

@@ -29,7 +29,7 @@ def _exact_diagonal(setting: Setting, rho: float | None) -> Recipe:
     return theory.exact_diagonal(A, C_S, N, _check.non_negative("rho", rho))
 
 
-def _exact_kronecker(setting: Setting, rho: float | None) -> Recipe:
+def _exact_factored(setting: Setting, rho: float | None) -> Recipe:
     """X2 along the basis, at one rate, as fast as the structure's error allows.
 
     Slower along directions in which the minibatches make more noise than that rate bears.
@@ -103,7 +103,8 @@ METHODS = (
         {
             "dense": ("X2", _exact),
             "diagonal": ("X2 on diagonals", _exact_diagonal),
-            "kronecker": ("X2 in Kronecker factors", _exact_kronecker),
+            "kronecker": ("X2 in Kronecker factors", _exact_factored),
+            "classes": ("X2 with a matrix for every class", _exact_factored),
         },
         MappingProxyType({"rho": None}),
         control_variates=True,

@@ -14,11 +14,12 @@ import numpy.typing as npt
 from ornstein._memory import fresh
 from ornstein._tree import Layout, cast
 from ornstein._types import Array, PyTree, Vector
+from ornstein.bases import KroneckerBasis
 from ornstein.model import LocalModel, LocalProblem, Minibatch, Model, Spread
 from ornstein.models.families import Family, Gaussian
 from ornstein.models.grams import quadratic_forms, symmetric_places, weighted_grams
 from ornstein.models.rotated import RotatedGlm, weighted
-from ornstein.operators import Dense, Factor, KroneckerRoot
+from ornstein.operators import BasisRoot, Dense, Factor
 
 _LOG_TWO_PI = math.log(2 * math.pi)
 _FOLD_NUMBERS = 2**21  # of designs folded at a time, in double precision: 16 MiB
@@ -49,6 +50,11 @@ class Glm(Model):
     def factored(self) -> "Glm":
         """Itself."""
         return self
+
+    @property
+    def balanced(self) -> bool:
+        """Whether a row's residuals sum to zero."""
+        return self.family.balanced
 
     @property
     def outputs(self) -> int:
@@ -148,7 +154,7 @@ class Glm(Model):
         """
         precision, slope_or_prior = self.local_prior(center, hyper)
         slope_or_prior = slope_or_prior if slope is None else slope
-        if isinstance(factor, KroneckerRoot):
+        if isinstance(factor, BasisRoot) and isinstance(factor.basis, KroneckerBasis):
             if self.outputs == 1:
                 factor = Dense(factor.dense(len(center)))
             elif (shared := RotatedGlm.precision(factor, precision)) is not None:

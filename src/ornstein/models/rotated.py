@@ -8,9 +8,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ornstein._types import Array, PyTree, Vector
+from ornstein.bases import KroneckerBasis, by_output
 from ornstein.model import LocalModel, Minibatch
 from ornstein.models.families import Family
-from ornstein.operators import KroneckerRoot
+from ornstein.operators import BasisRoot
 
 _TRIED = 64  # rows of a block on which single precision is tried
 _ROUNDING = 1e-4  # what it may cost, relative to what a unit of z adds to the predictor
@@ -27,17 +28,17 @@ class RotatedGlm(LocalModel):
     family: Family
 
     @staticmethod
-    def precision(factor: KroneckerRoot, precision: Vector) -> Vector | None:
+    def precision(factor: BasisRoot, precision: Vector) -> Vector | None:
         """The prior's precision by column, rotated; None unless it is diagonal there."""
         if precision.ndim == 2:
             return None
         basis = factor.basis
-        by_column = basis.matrix(precision) * np.asarray(basis.scale) ** 2
+        by_column = by_output(basis, precision) * np.asarray(basis.scale) ** 2
         alike = np.allclose(by_column, by_column[0, 0], rtol=1e-12, atol=0)
         return np.asarray(by_column[0, 0]) if alike else None
 
     @staticmethod
-    def rotation(factor: KroneckerRoot, dtype: npt.DTypeLike) -> Callable[[Vector], Any]:
+    def rotation(factor: BasisRoot, dtype: npt.DTypeLike) -> Callable[[Vector], Any]:
         """What to do to the design: for chains in single precision in that, where it will do."""
         basis = factor.basis
         columns = np.asarray(basis.scale)[:, None] * np.asarray(basis.inner)
@@ -55,14 +56,15 @@ class RotatedGlm(LocalModel):
 
     @staticmethod
     def constants(
-        factor: KroneckerRoot, precision: Vector, slope: Vector, hyper: PyTree
+        factor: BasisRoot, precision: Vector, slope: Vector, hyper: PyTree
     ) -> dict[str, Any]:
         """What compiled code needs."""
-        units = np.asarray(factor.array)
+        units, basis = np.asarray(factor.array), factor.basis
+        assert isinstance(basis, KroneckerBasis)
         return {
             "family": hyper,
-            "outer": np.asarray(factor.basis.outer),
-            "units": units.reshape(factor.basis.shape),
+            "outer": np.asarray(basis.outer),
+            "units": units.reshape(basis.shape),
             "precision": precision * units**2,
             "at_center": np.asarray(factor.rmatvec(slope)),
         }

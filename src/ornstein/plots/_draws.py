@@ -79,6 +79,7 @@ def covariance_maps(result: Result) -> tuple[Figure, ...]:
 
 
 def _scaled_covariances(result: Result, scale: str) -> dict[str, Vector]:
+    result.plan.refuse_matrices("covariances")
     predicted = as_matrix(result.plan.predicted_cov)
     if scale == "posterior":
         root = np.linalg.cholesky(as_matrix(result.plan.posterior_precision))

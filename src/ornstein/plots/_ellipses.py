@@ -53,6 +53,7 @@ def projected(result: Result) -> tuple[Vector, Vector, Vector]:
 
 
 def _posterior_cov(result: Result) -> Vector:
+    result.plan.refuse_matrices("projection")
     return np.linalg.inv(as_matrix(result.plan.posterior_precision))
 
 

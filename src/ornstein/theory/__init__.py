@@ -56,6 +56,7 @@ from ornstein.theory.structured import (
     accurate_rate,
     approximation_kl,
     exact_at_rate,
+    noise_kl,
     structure_kl,
     variance_ratios,
 )
@@ -88,6 +89,7 @@ __all__ = [
     "modes",
     "momentum_covariance",
     "momentum_sgd",
+    "noise_kl",
     "noise_shares",
     "optimal_batch_size",
     "ou_covariance",

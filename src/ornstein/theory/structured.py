@@ -75,6 +75,23 @@ def structure_kl(spectrum: Spectrum, rate: float, dim: int) -> float:
     return float(0.5 * dim * spectrum.shares @ (ratios - 1 - np.log(ratios)))
 
 
+def noise_kl(square: float, aligned: float, noise_factor: float, rate: float, dim: int) -> float:
+    """What noise that X2 does not know adds to the divergence, in nats, to second order (T3).
+
+    Of ``N C`` in coordinates in which Â is the identity, less what Q was made for, ``square`` is
+    the mean square over directions and ``aligned`` the mean product with ``M - 1``. With
+    ``C_S = noise_factor C`` it adds ``h noise_factor / 2`` times itself to the covariance, next to
+    ``h / 2 (M - 1)``; half the square of the Frobenius norm, halved, is the divergence.
+
+    Examples
+    --------
+    >>> noise_kl(square=4.0, aligned=0.0, noise_factor=0.5, rate=0.5, dim=16)
+    0.25
+    """
+    off = noise_factor * (noise_factor * square + 2 * aligned)
+    return 0.25 * dim * (0.5 * rate) ** 2 * off
+
+
 def approximation_kl(spectrum: Spectrum, dim: int) -> float:
     """T3's divergence of ``(N Â)^-1`` itself, whose variances are m times the posterior's."""
     m = spectrum.nodes
