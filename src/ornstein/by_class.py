@@ -24,7 +24,7 @@ from ornstein.posterior import Posterior
 BLOCK_NUMBERS = 2**22  # float64 numbers in a block of designs: 32 MiB
 _NOISE_ROWS = 2**14  # rows from which the gradients' outer products are known well enough
 _ROUNDING = 0.1  # of the prior's precision, which single precision may add
-_NEGLIGIBLE = 1e-3  # of a class's mean weight, rows of less are left out of its matrix
+_NEGLIGIBLE = 3e-3  # of a class's mean weight, rows of less are left out of its matrix
 _FLOOR_ROWS = 2**12  # rows that tell that mean
 
 
@@ -151,14 +151,21 @@ def predictor_cov(
 
     Of classes that a row hardly knows of, with the mean over classes.
     """
-    u = design(model, rows, spread.mean.dtype)
-    weights = np.asarray(_weights(model, theta, rows, hyper, jnp.ones(len(u)))[1])
-    variances = np.repeat(((u @ spread.mean) * u).sum(axis=1)[:, None], weights.shape[1], axis=1)
+    u, known = design(model, rows, spread.mean.dtype), knows(model, spread, theta, rows, hyper)
+    variances = np.repeat(((u @ spread.mean) * u).sum(axis=1)[:, None], known.shape[1], axis=1)
     for k, root in enumerate(spread.roots):
-        chosen = np.flatnonzero(weights[:, k] > spread.floor[k])
+        chosen = np.flatnonzero(known[:, k])
         variances[chosen, k] = ((u[chosen] @ root) ** 2).sum(axis=1)
-    contrast = np.eye(weights.shape[1]) - 1 / weights.shape[1]
+    contrast = np.eye(known.shape[1]) - 1 / known.shape[1]
     return np.asarray((contrast * variances[:, None, :]) @ contrast)
+
+
+def knows(
+    model: Model, spread: Spreads, theta: Array, rows: PyTree, hyper: PyTree
+) -> npt.NDArray[np.bool_]:
+    """Whether a row tells anything of a class, (n, K)."""
+    present = jnp.ones(num_rows(rows))
+    return np.asarray(_weights(model, theta, rows, hyper, present)[1]) > spread.floor
 
 
 @partial(jax.jit, static_argnums=(0,))

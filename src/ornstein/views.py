@@ -211,6 +211,7 @@ class ClassView(FactoredView):
     def block_sums(self, lines: Array, *block: Any) -> Array:
         """Those of every class, (L, K, F, F)."""
         own = np.einsum("nkk->nk", np.asarray(self.residual_squares(*block)))
+        own = own * by_class.knows(self.post.model, self.spreads, *block)
         design = by_class.design(self.post.model, block[1], self.spreads.mean.dtype)
         nothing = np.zeros(own.shape[1])
         weights = [np.asarray(line)[:, None] * own for line in lines]
