@@ -1,5 +1,7 @@
 """A matrix for every class: basis, curvature, noise, plans and chains (X2, X6, X9)."""
 
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -282,3 +284,19 @@ def test_steps_are_shortened_after_a_divergence() -> None:
     name, options = next(iter(restarts._gentler(plan)))
     assert name.startswith("rho=")
     assert 2 / (1 + options["rho"]) == pytest.approx(factors.rate / 2)
+
+
+@pytest.mark.usefixtures("no_matrices")
+def test_rows_may_stay_on_disk(tmp_path: Path) -> None:
+    X, y = softmax_table(4000)
+    for name, array in (("X", X), ("y", y)):
+        np.save(tmp_path / f"{name}.npy", array)
+    rows, labels = (orn.open_rows(tmp_path / f"{name}.npy") for name in "Xy")
+    stored = orn.models.softmax(rows, labels)
+    plans = [orn.plan(post, batch_size=200) for post in (stored, orn.models.softmax(X, y))]
+    assert stored.stored
+    assert plans[0].structure == "classes"
+    np.testing.assert_allclose(plans[0].predicted_trace, plans[1].predicted_trace, rtol=1e-6)
+    result = orn.sample(stored, plans[0], draws=200, dispersion=1.0)
+    variance = result.flat.reshape(-1, stored.dim).var(axis=0).sum()
+    np.testing.assert_allclose(variance, plans[0].predicted_trace, rtol=0.15)

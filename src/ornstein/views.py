@@ -177,7 +177,7 @@ class KroneckerView(FactoredView):
 
     def residual_squares(self, *block: Any) -> Array:
         """Covariances (n, K, K) of the rows' residuals about those at the anchor."""
-        return _factored_residuals(self.post.model, *block)
+        return _deviation_terms(self.post.model, *block)[2]
 
 
 class ClassView(FactoredView):
@@ -265,6 +265,9 @@ def _sums(model: Model, spread: Spread, rows: PyTree, hyper: PyTree, weights: Ar
     return model.deviation_sums(spread, rows, hyper, weights)
 
 
+_deviation_terms = jax.jit(factored.deviation_terms, static_argnums=(0,))
+
+
 @partial(jax.jit, static_argnums=(0,))
 def _factored_kicks(
     model: Model,
@@ -294,18 +297,6 @@ def _factored_sums(
     along = factored.in_outputs(basis, residual)
     sums = [((along * line[:, None]).T @ squares).reshape(-1) for line in lines]
     return jnp.stack(sums)
-
-
-@partial(jax.jit, static_argnums=(0,))
-def _factored_residuals(
-    model: Model,
-    basis: KroneckerBasis,
-    variances: Array,
-    center: Array,
-    rows: PyTree,
-    hyper: PyTree,
-) -> Array:
-    return factored.deviation_terms(model, basis, variances, center, rows, hyper)[2]
 
 
 @partial(jax.jit, static_argnums=(0,))
