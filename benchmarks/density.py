@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import ornstein as orn
-from ornstein._types import Array, PyTree, Vector
+from ornstein._base.types import Array, PyTree, Vector
 from ornstein.models.families import Bernoulli, Categorical, Gaussian, softplus
 
 Density: TypeAlias = Callable[[PyTree, Array], Array]

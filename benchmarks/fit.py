@@ -13,11 +13,11 @@ import numpy as np
 
 import ornstein as orn
 from benchmarks.clock import twice
-from ornstein._tree import sum_over_blocks
-from ornstein._types import Array, PyTree, Vector
-from ornstein.geometry import block_rows
-from ornstein.model import Model
-from ornstein.optimum import find_optimum
+from ornstein._base.types import Array, PyTree, Vector
+from ornstein.curvature.estimation import block_rows
+from ornstein.curvature.optimum import find_optimum
+from ornstein.data.passes import sum_over_blocks
+from ornstein.models.contract import Model
 
 _TOLERANCE = 1e-8  # squared distance to the optimum in posterior standard deviations
 _ROWS_PER_PARAMETER = 10  # least rows of a subset that is worth a search

@@ -23,7 +23,7 @@ from benchmarks.density import centred
 from benchmarks.fit import Fit
 from benchmarks.problems import Problem
 from benchmarks.score import Record, Settings, grow
-from ornstein._types import Array, PyTree, Vector
+from ornstein._base.types import Array, PyTree, Vector
 
 CHAINS = 2
 _WARMUP = 1000  # steps of window adaptation

@@ -12,7 +12,7 @@ import numpy as np
 import ornstein as orn
 from benchmarks.clock import once
 from benchmarks.workloads import THIN, Workload
-from ornstein import crew, loop
+from ornstein.sampling import loop, threads
 
 CHAINS = 2
 
@@ -80,7 +80,7 @@ def _bare_loop(sample: Callable[[], orn.Result]) -> tuple[orn.Result, Callable[[
             first.append(arguments)
         return loop.advance(*arguments)
 
-    with mock.patch.object(crew, "advance", recorded):
+    with mock.patch.object(threads, "advance", recorded):
         result = sample()
 
     def chain(arguments: tuple[Any, ...]) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 import ornstein as orn
-from ornstein import datasets
+from ornstein.data import datasets
 
 _COVERTYPE_ROWS = 500_000
 _NUMERIC = 10  # columns of covertype that are not indicators

@@ -18,8 +18,8 @@ from benchmarks.nuts import nuts, nuts_given_metric
 from benchmarks.problems import Problem
 from benchmarks.score import Advance, Record, Settings, accuracy, grow, marginal_kl
 from benchmarks.svi import svi
-from ornstein._tree import cast, to_device
-from ornstein._types import Array, PyTree, Vector
+from ornstein._base.trees import cast, to_device
+from ornstein._base.types import Array, PyTree, Vector
 
 __all__ = ["laplace", "nuts", "nuts_given_metric", "sgld", "svi"]
 

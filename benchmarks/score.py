@@ -3,7 +3,7 @@
 Divergence is that of the draws' mean and covariance from the Gaussian at the optimum,
 ``N(theta*, (N A)^-1)``. Few parameters: an answer is reached at 0.05 nats. Beyond fifty, exact
 draws too would need too long for that (378 parameters: 700,000 draws); there the Monte-Carlo floor
-that ``ornstein.measure.measured_kl`` estimates from the draws' own scatter is subtracted and the
+that ``measured_kl`` estimates from the draws' own scatter is subtracted and the
 rest divided by the number of parameters, to be at most what 0.05 nats are to wine's eleven.
 """
 
@@ -18,9 +18,9 @@ import numpy as np
 
 from benchmarks.fit import Fit
 from benchmarks.problems import Problem
-from ornstein._arviz import arviz_module
-from ornstein._types import Vector
-from ornstein.measure import measured_kl
+from ornstein._base.types import Vector
+from ornstein.results.arviz import arviz_module
+from ornstein.results.measure import measured_kl
 from ornstein.theory import gaussian_kl
 
 TARGET_KL = 0.05

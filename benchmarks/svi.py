@@ -25,7 +25,7 @@ from benchmarks.clock import once
 from benchmarks.fit import Fit
 from benchmarks.problems import Problem
 from benchmarks.score import Record, Settings, gaussian_accuracy
-from ornstein._types import Array, PyTree, Vector
+from ornstein._base.types import Array, PyTree, Vector
 from ornstein.models.families import Bernoulli, Categorical, Gaussian
 from ornstein.theory import gaussian_kl
 

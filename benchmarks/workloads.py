@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 import ornstein as orn
-from ornstein import datasets
+from ornstein.data import datasets
 
 Table = npt.NDArray[np.float32]
 

@@ -7,10 +7,11 @@ import jax
 import pytest
 
 import ornstein as orn
-from ornstein import optimum, planning
-from ornstein._arviz import arviz_module
-from ornstein.datasets import Dataset
+from ornstein.curvature import optimum
+from ornstein.data.datasets import Dataset
 from ornstein.hyper import expectation
+from ornstein.planning import planner
+from ornstein.results.arviz import arviz_module
 
 arviz_module()  # before tests import it: their processes start together
 jax.config.update("jax_enable_x64", True)
@@ -43,5 +44,5 @@ def dataset() -> Callable[[str], Dataset]:
 @pytest.fixture
 def no_matrices(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if matrices of twelve parameters did not fit."""
-    for module in (planning, optimum, expectation):
+    for module in (planner, optimum, expectation):
         monkeypatch.setattr(module, "MAX_DENSE", 12)

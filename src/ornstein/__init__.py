@@ -11,8 +11,8 @@ Result(chains=4, draws=200, parameters=2)
 
 from typing import TYPE_CHECKING, Any
 
-from ornstein import datasets, distributed, models, theory
-from ornstein._check import (
+from ornstein import models, theory
+from ornstein._base.errors import (
     CheckpointError,
     CheckpointWarning,
     DivergenceWarning,
@@ -23,28 +23,31 @@ from ornstein._check import (
     TargetWarning,
     UnstablePlanError,
 )
-from ornstein.adapters import from_numpyro
-from ornstein.anchor import Anchor
-from ornstein.api import sample
-from ornstein.compare import VARIANTS, Comparison, Entry, compare
-from ornstein.diagnosis import Check, Diagnosis
-from ornstein.geometry import Geometry, geometry
+from ornstein._base.version import __version__
+from ornstein.api.comparison import VARIANTS, compare
+from ornstein.api.learning import Learned, learn
+from ornstein.api.sampling import sample
+from ornstein.curvature.control_variates import Anchor
+from ornstein.curvature.estimation import Geometry, geometry
+from ornstein.data import datasets
+from ornstein.data.on_disk import Stored
+from ornstein.data.sources import open_rows
 from ornstein.hyper import CrossValidation, Evidence, Learning, cross_validate, evidence
-from ornstein.learned import Learned, learn
-from ornstein.measure import MeasuredKL
-from ornstein.methods import METHODS, Method
-from ornstein.plan import Plan
-from ornstein.planning import plan
-from ornstein.posterior import Posterior
-from ornstein.result import Result
-from ornstein.sources import open_rows
-from ornstein.stepping import PlanKernel, Rows, kernel
-from ornstein.stored import Stored
+from ornstein.models.adapters import from_numpyro
+from ornstein.models.posterior import Posterior
+from ornstein.planning.methods import METHODS, Method
+from ornstein.planning.planner import plan
+from ornstein.planning.plans import Plan
+from ornstein.results.comparison import Comparison, Entry
+from ornstein.results.diagnosis import Check, Diagnosis
+from ornstein.results.measure import MeasuredKL
+from ornstein.results.result import Result
+from ornstein.sampling import distributed
+from ornstein.sampling.user_loop import PlanKernel, Rows, kernel
 
 if TYPE_CHECKING:
-    from ornstein import estimators
-
-__version__ = "0.1.0"
+    from ornstein import estimators, tables
+    from ornstein.results import plots, predictive, report
 
 __all__ = [
     "METHODS",
@@ -76,6 +79,7 @@ __all__ = [
     "Stored",
     "TargetWarning",
     "UnstablePlanError",
+    "__version__",
     "compare",
     "cross_validate",
     "datasets",
@@ -89,17 +93,30 @@ __all__ = [
     "models",
     "open_rows",
     "plan",
+    "plots",
+    "predictive",
+    "report",
     "sample",
+    "tables",
     "theory",
 ]
 
 
+_WHEN_ASKED_FOR = {
+    "estimators": "ornstein.estimators",
+    "plots": "ornstein.results.plots",
+    "predictive": "ornstein.results.predictive",
+    "report": "ornstein.results.report",
+    "tables": "ornstein.tables",
+}
+"""What takes long to import (scikit-learn, pandas, Matplotlib), by the name it has here."""
+
 if not TYPE_CHECKING:
 
     def __getattr__(name: str) -> Any:
-        """The estimators are imported when they are asked for: scikit-learn takes a while."""
-        if name == "estimators":
+        """Rooms that are imported when they are asked for."""
+        if name in _WHEN_ASKED_FOR:
             from importlib import import_module
 
-            return import_module("ornstein.estimators")
+            return import_module(_WHEN_ASKED_FOR[name])
         raise AttributeError(f"module 'ornstein' has no attribute {name!r}")

@@ -9,12 +9,13 @@ from rich.markup import escape
 from rich.table import Table
 from sklearn.datasets import load_breast_cancer, load_diabetes
 
-from ornstein import models, plots, predictive, report
-from ornstein._types import Vector
-from ornstein.api import sample_whole
-from ornstein.diagnosis import Diagnosis
-from ornstein.posterior import Posterior
-from ornstein.result import Result
+from ornstein import models
+from ornstein._base.types import Vector
+from ornstein.api.sampling import sample_whole
+from ornstein.models.posterior import Posterior
+from ornstein.results import plots, predictive, report
+from ornstein.results.diagnosis import Diagnosis
+from ornstein.results.result import Result
 
 _COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}  # other lines: remedies
 

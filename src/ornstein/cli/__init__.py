@@ -5,10 +5,10 @@ import sys
 
 from rich.console import Console
 
-from ornstein._check import OrnsteinError
+from ornstein._base.errors import OrnsteinError
 from ornstein.cli import _paper, _tables
 from ornstein.cli._app import app
-from ornstein.datasets import DatasetError
+from ornstein.data.datasets import DatasetError
 
 __all__ = ["app", "main"]
 

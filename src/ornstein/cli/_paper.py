@@ -6,9 +6,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from ornstein import datasets
-from ornstein._check import InputError, choice
+from ornstein._base.checks import choice
+from ornstein._base.errors import InputError
 from ornstein.cli._app import Quiet, app
+from ornstein.data import datasets
 
 
 @app.command()

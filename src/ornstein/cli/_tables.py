@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from ornstein._check import InputError
+from ornstein._base.errors import InputError
 from ornstein.cli._app import Quiet, app
 
 _Target = Annotated[str, typer.Option("--target", "-t", help="Column to predict.")]
@@ -66,9 +66,9 @@ def fit(
 
     Example: ornstein fit houses.csv --target price --predict new.csv -o houses
     """
-    from ornstein import fitted
-    from ornstein.checkpoint import keep_command
-    from ornstein.folders import claimed_beside, refuse_occupied
+    from ornstein.storage.checkpoint import keep_command
+    from ornstein.storage.folders import claimed_beside, refuse_occupied
+    from ornstein.tables import table_model
 
     options: dict[str, Any] = {
         "target": target,
@@ -83,7 +83,7 @@ def fit(
         "key": seed,
     }
     with _saying_how_to_resume(checkpoint), claimed_beside(out):
-        refuse_occupied(out, fitted.FILES, overwrite)
+        refuse_occupied(out, table_model.FILES, overwrite)
         if checkpoint is not None:
             places = {"table": table, "out": out, "predict": predict}
             where = {name: path and str(path.absolute()) for name, path in places.items()}
@@ -103,7 +103,7 @@ def resume(
 
     Example: ornstein resume houses-run
     """
-    from ornstein.checkpoint import kept_command
+    from ornstein.storage.checkpoint import kept_command
 
     command = kept_command(run)
     try:
@@ -144,8 +144,10 @@ def _fit(
     quiet: bool,
     options: dict[str, Any],
 ) -> None:
-    from ornstein import fitted, predictive, report, tables
-    from ornstein.folders import Writer
+    from ornstein import tables
+    from ornstein.results import predictive, report
+    from ornstein.storage.folders import Writer
+    from ornstein.tables import table_model
 
     predictive.mass(interval)
     frame, drop = tables.read(table), options.pop("drop")
@@ -153,20 +155,20 @@ def _fit(
         tables.require_columns(frame, drop)
         frame = frame.drop(columns=drop)
     learned = tables.learn(frame, *(options.pop(name) for name in ("target", "model", "missing")))
-    new_frame = None if new is None else fitted.read_new(new, learned.encoding)
+    new_frame = None if new is None else table_model.read_new(new, learned.encoding)
     say = Console(stderr=True, quiet=quiet, highlight=False)
-    fitting, result, remarks = fitted.fit_table(
+    fitting, result, remarks = table_model.fit_table(
         learned, progress=False if quiet else None, checkpoint=checkpoint, **options
     )
-    found = fitted.summary(fitting.encoding, result, interval)
+    found = table_model.summary(fitting.encoding, result, interval)
     page = partial(
         report.write,
         result=result,
         title=f"{fitting.encoding.target.name} ({table.name})",
-        about=fitted.about(fitting, result),
+        about=table_model.about(fitting, result),
         remarks=remarks,
         summary=found,
-        sections=[report.Section(*fitted.fit_picture(fitting, frame))],
+        sections=[report.Section(*table_model.fit_picture(fitting, frame))],
         command=shlex.join(["ornstein", *sys.argv[1:]]),
         key=options["key"],
     )
@@ -174,7 +176,7 @@ def _fit(
     if new_frame is not None:
         predictions = fitting.predict(new_frame, interval)
         files["predictions.csv"] = partial(predictions.to_csv, index=False)
-    place = fitted.save(out, fitting, result, files, overwrite)
+    place = table_model.save(out, fitting, result, files, overwrite)
     for remark in remarks:
         say.print(remark, markup=False, soft_wrap=True)
     if as_json:
@@ -204,9 +206,10 @@ def predict(
 
     Example: ornstein predict houses new.csv -o prices.csv
     """
-    from ornstein import fitted, tables
+    from ornstein import tables
+    from ornstein.tables import table_model
 
-    model = fitted.load(run)
+    model = table_model.load(run)
     frame = tables.read(table, text=model.encoding.text_columns)
     found = model.predict(frame, interval)
     if out is None:
@@ -244,8 +247,9 @@ def compare(
     Example: ornstein compare houses.csv --target price --method exact --method nuts
     """
     import ornstein
-    from ornstein import plots, tables
-    from ornstein.compare import DEFAULT
+    from ornstein import tables
+    from ornstein.api.comparison import DEFAULT
+    from ornstein.results import plots
 
     encoding, X, y, notes = tables.learn(tables.read(table), target, model, missing)
     say = Console(stderr=True, quiet=quiet, highlight=False)

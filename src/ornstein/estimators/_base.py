@@ -9,14 +9,15 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ornstein import _check
-from ornstein._check import InputError, shown
-from ornstein._types import Vector
+from ornstein._base import checks
+from ornstein._base.checks import shown
+from ornstein._base.errors import InputError
+from ornstein._base.types import Vector
 from ornstein.estimators._fitting import Fit, Kept, Options, Precision, fit_rows
 from ornstein.estimators._saving import save
-from ornstein.models.tying import Groups
-from ornstein.predictive import Coefficients, simulate
-from ornstein.result import Result
+from ornstein.models.shared_priors import Groups
+from ornstein.results.predictive import Coefficients, simulate
+from ornstein.results.result import Result
 
 
 class BayesianGlm(BaseEstimator):  # type: ignore[misc]
@@ -96,7 +97,7 @@ class BayesianGlm(BaseEstimator):  # type: ignore[misc]
         table, chosen = self._table(X), self.draws_
         if draws is not None:
             made = len(chosen.coef)
-            count = _check.whole("draws", draws, high=made, why="as many were made")
+            count = checks.whole("draws", draws, high=made, why="as many were made")
             at = np.linspace(0, made - 1, count).astype(int)
             chosen = chosen._replace(coef=chosen.coef[at], intercept=chosen.intercept[at])
         return self._targets(simulate(chosen, table, np.random.default_rng(self._seed)))
@@ -158,7 +159,7 @@ class BayesianGlm(BaseEstimator):  # type: ignore[misc]
 def _key(random_state: Any) -> int:
     """A key from what scikit-learn takes for a random state."""
     if isinstance(random_state, int | np.integer) and not isinstance(random_state, bool):
-        return _check.whole("random_state", random_state, low=0, high=2**32 - 1)
+        return checks.whole("random_state", random_state, low=0, high=2**32 - 1)
     try:
         return int(check_random_state(random_state).randint(2**31 - 1))
     except ValueError:

@@ -10,12 +10,14 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import validate_data
 
-from ornstein import _check, predictive
-from ornstein._check import InputError, shown
-from ornstein._types import Vector
+from ornstein._base.checks import shown
+from ornstein._base.errors import InputError
+from ornstein._base.types import Vector
+from ornstein.data import inputs
 from ornstein.estimators._base import BayesianGlm
 from ornstein.estimators._fitting import Precision
-from ornstein.models.tying import Groups
+from ornstein.models.shared_priors import Groups
+from ornstein.results import predictive
 
 
 class BayesianLogisticClassifier(ClassifierMixin, BayesianGlm):  # type: ignore[misc]
@@ -184,7 +186,7 @@ class BayesianLogisticClassifier(ClassifierMixin, BayesianGlm):  # type: ignore[
         self, target: npt.NDArray[np.intp], sample_weight: npt.ArrayLike | None
     ) -> Vector | None:
         """Weights of rows, those of classes included."""
-        own = None if sample_weight is None else _check.weights(sample_weight, len(target))
+        own = None if sample_weight is None else inputs.weights(sample_weight, len(target))
         if self.class_weight is None:
             return own
         rows = np.ones(len(target)) if own is None else own

@@ -6,21 +6,22 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from ornstein import _check
-from ornstein._check import InputError
-from ornstein._types import Key, Vector
-from ornstein.api import sample
+from ornstein._base import checks
+from ornstein._base.errors import InputError
+from ornstein._base.types import Key, Vector
+from ornstein.api.sampling import sample
+from ornstein.curvature.optimum import MAX_DENSE
+from ornstein.data import inputs
+from ornstein.data.on_disk import AnyRows
 from ornstein.estimators._units import Moments, Units
-from ornstein.models.continued import Past
+from ornstein.models.earlier_rows import Past
 from ornstein.models.families import Bernoulli, Categorical, Counts, Family, Gaussian
 from ornstein.models.glm import flat_order
-from ornstein.models.tying import Groups
-from ornstein.models.zoo import Prior, build, weighted_rows
-from ornstein.optimum import MAX_DENSE
-from ornstein.posterior import Posterior
-from ornstein.predictive import Coefficients
-from ornstein.result import Result
-from ornstein.stored import AnyRows
+from ornstein.models.posterior import Posterior
+from ornstein.models.ready_made import Prior, build, weighted_rows
+from ornstein.models.shared_priors import Groups
+from ornstein.results.predictive import Coefficients
+from ornstein.results.result import Result
 from ornstein.tables import INTERCEPT_PRECISION
 
 Precision: TypeAlias = float | Sequence[float] | Literal["learn"]
@@ -117,8 +118,8 @@ def fit_rows(
 ) -> Fit:
     """Sample the posterior of rows that are known to be fit for the model."""
     family = family_of(model, classes)
-    weights = None if sample_weight is None else _check.weights(sample_weight, len(X))
-    intercept = _check.flag("fit_intercept", options.fit_intercept)
+    weights = None if sample_weight is None else inputs.weights(sample_weight, len(X))
+    intercept = checks.flag("fit_intercept", options.fit_intercept)
     moments = Moments.of(
         np.column_stack([X, y]).astype(float), np.ones(len(X)) if weights is None else weights
     )
@@ -190,17 +191,17 @@ def _posterior(
     prior = Prior(
         [*precision, *[INTERCEPT_PRECISION] * intercept], intercept, options.groups, learn
     )
-    return build(family, rows, _check.column_names(None, features, names), prior, numbers, past)
+    return build(family, rows, checks.column_names(None, features, names), prior, numbers, past)
 
 
 def _precisions(given: Precision, features: int) -> tuple[list[float], tuple[str, ...]]:
     """Of every column, and the name of what is to be learned of them."""
     if isinstance(given, str):
-        _check.choice("prior_precision", given, ("learn",))
+        checks.choice("prior_precision", given, ("learn",))
         return [1.0] * features, ("prior_precision",)
     if np.ndim(given) == 0:
-        return [_check.positive("prior_precision", given)] * features, ()
-    each = [_check.positive("prior_precision", value) for value in np.asarray(given).tolist()]
+        return [checks.positive("prior_precision", given)] * features, ()
+    each = [checks.positive("prior_precision", value) for value in np.asarray(given).tolist()]
     if len(each) != features:
         raise InputError(
             f"prior_precision must be 'learn', a number, or one for each of {features} columns; "
@@ -212,9 +213,9 @@ def _precisions(given: Precision, features: int) -> tuple[list[float], tuple[str
 def _noise(given: Scale, units: Units) -> float:
     """In units of the target's standard deviation; to start from, where it is learned."""
     if isinstance(given, str):
-        _check.choice("noise_scale", given, ("learn",))
+        checks.choice("noise_scale", given, ("learn",))
         return 0.5
-    return _check.positive("noise_scale", given) / units.target_scale
+    return checks.positive("noise_scale", given) / units.target_scale
 
 
 def _with_least_noise(past: Past, rows: Mapping[str, Any]) -> Past:

@@ -7,15 +7,16 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from ornstein._check import InputError, shown
-from ornstein._types import Vector
+from ornstein._base.checks import shown
+from ornstein._base.errors import InputError
+from ornstein._base.types import Vector
 from ornstein.estimators._classifier import BayesianLogisticClassifier
 from ornstein.estimators._fitting import Kept
 from ornstein.estimators._regressors import BayesianLinearRegressor, BayesianPoissonRegressor
 from ornstein.estimators._saving import ABOUT, DRAWS, DTYPES, FORMAT, STREAM
 from ornstein.estimators._units import Moments, Units
-from ornstein.models.continued import Past
-from ornstein.predictive import Coefficients
+from ornstein.models.earlier_rows import Past
+from ornstein.results.predictive import Coefficients
 
 Estimator: TypeAlias = (
     BayesianLinearRegressor | BayesianLogisticClassifier | BayesianPoissonRegressor

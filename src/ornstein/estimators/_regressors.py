@@ -9,12 +9,12 @@ from sklearn.metrics import d2_tweedie_score
 from sklearn.utils import Tags
 from sklearn.utils.validation import validate_data
 
-from ornstein import predictive
-from ornstein._check import InputError
-from ornstein._types import Vector
+from ornstein._base.errors import InputError
+from ornstein._base.types import Vector
 from ornstein.estimators._base import BayesianGlm
 from ornstein.estimators._fitting import Precision, Scale
-from ornstein.models.tying import Groups
+from ornstein.models.shared_priors import Groups
+from ornstein.results import predictive
 
 
 class _BayesianRegressor(RegressorMixin, BayesianGlm):  # type: ignore[misc]

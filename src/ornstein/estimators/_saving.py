@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ornstein._arviz import arviz_module
-from ornstein._check import InputError, shown
+from ornstein._base.checks import shown
+from ornstein._base.errors import InputError
 from ornstein.estimators._fitting import Kept
-from ornstein.folders import Writer, write_folder
-from ornstein.predictive import Coefficients
+from ornstein.results.arviz import arviz_module
+from ornstein.results.predictive import Coefficients
+from ornstein.storage.folders import Writer, write_folder
 
 ABOUT, DRAWS, STREAM = "estimator.json", "draws.nc", "stream.nc"
 FORMAT = 1

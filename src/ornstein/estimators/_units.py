@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ornstein._types import Vector
-from ornstein.models.continued import Past
+from ornstein._base.types import Vector
+from ornstein.models.earlier_rows import Past
 from ornstein.tables import in_own_units
 
 _CONSTANT = 1e-12  # standard deviation relative to the mean below which a column does not vary

@@ -15,11 +15,11 @@ from rich.console import Console
 from rich.table import Table
 
 import ornstein as orn
-from ornstein import _check
-from ornstein._check import UnstablePlanError
+from ornstein._base import checks
+from ornstein._base.errors import UnstablePlanError
+from ornstein._base.progress import each
 from ornstein.hyper import Options, ascend
 from ornstein.hyper.comparators import at_optimum, mean_loss
-from ornstein.progress import each
 
 KEY = 2016
 TOLERANCE = 0.5  # posterior standard deviations of log lambda, which are some hundredths
@@ -115,7 +115,7 @@ def figure3(
     Writes ``figure3.png`` and ``figure3.json``.
     """
     for name in data:
-        _check.choice("data", name, tuple(PROBLEMS))
+        checks.choice("data", name, tuple(PROBLEMS))
     folder.mkdir(parents=True, exist_ok=True)
     records = []
     pieces = sum(len(PROBLEMS[name].grid) + 1 + len(METHODS) for name in data)

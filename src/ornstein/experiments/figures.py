@@ -9,12 +9,12 @@ from matplotlib.figure import Figure
 from rich.console import Console
 
 import ornstein as orn
-from ornstein import plots
-from ornstein.api import sample_whole
-from ornstein.compare import VARIANTS, affordable
+from ornstein._base.progress import each
+from ornstein.api.comparison import VARIANTS, affordable
+from ornstein.api.sampling import sample_whole
 from ornstein.experiments.problems import PROBLEMS
-from ornstein.operators import as_matrix
-from ornstein.progress import each
+from ornstein.linalg.operators import as_matrix
+from ornstein.results import plots
 
 _ROWS = {"sgd-f": "full-rank SGD", "sgd": "constant SGD", "bbvi": "BBVI"}
 _COLUMNS = {"wine": "linear regression (wine)", "skin": "logistic regression (skin)"}

@@ -9,11 +9,12 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from ornstein import _check
-from ornstein.compare import Entry, laplace_reference, number, run_one
+from ornstein._base import checks
+from ornstein._base.progress import each
+from ornstein.api.comparison import laplace_reference, run_one
 from ornstein.experiments.problems import PAPER, PROBLEMS, Problem
-from ornstein.planning import plan
-from ornstein.progress import each
+from ornstein.planning.planner import plan
+from ornstein.results.comparison import Entry, number
 
 METHODS = (
     "sgd",
@@ -48,9 +49,9 @@ def table1(
 ) -> list[dict[str, Any]]:
     """Run every method on every data set; print the table and write ``table1.json``."""
     for name in methods:
-        _check.choice("method", name, METHODS)
+        checks.choice("method", name, METHODS)
     for name in data:
-        _check.choice("data", name, tuple(PROBLEMS))
+        checks.choice("data", name, tuple(PROBLEMS))
     folder.mkdir(parents=True, exist_ok=True)
     records = []
     with each("table 1", len(methods) * len(data), progress) as ready:

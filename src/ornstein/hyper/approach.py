@@ -7,9 +7,9 @@ from typing import TypeVar
 
 import numpy as np
 
-from ornstein._check import InputError, OptimumError
-from ornstein._types import Vector
-from ornstein.geometry import Geometry
+from ornstein._base.errors import InputError, OptimumError
+from ornstein._base.types import Vector
+from ornstein.curvature.estimation import Geometry
 from ornstein.hyper.climb import Climb, corrected, distance
 from ornstein.hyper.expectation import (
     Expectation,
@@ -21,7 +21,7 @@ from ornstein.hyper.expectation import (
     posterior_cov,
 )
 from ornstein.hyper.options import Options
-from ornstein.posterior import Posterior
+from ornstein.models.posterior import Posterior
 
 _APPROACH = 0.02  # of the tolerance
 _NEAR = 2.0  # the same, where draws will correct it

@@ -31,9 +31,9 @@ from typing import Any, NamedTuple, TypeAlias
 import jax
 import numpy as np
 
-from ornstein._check import InputError
-from ornstein._types import PyTree, Vector
-from ornstein.geometry import Geometry
+from ornstein._base.errors import InputError
+from ornstein._base.types import PyTree, Vector
+from ornstein.curvature.estimation import Geometry
 from ornstein.hyper.approach import (
     SLOWLY,
     STANDS,
@@ -50,10 +50,10 @@ from ornstein.hyper.expectation import Expectation, drawn_cov, expect, measured_
 from ornstein.hyper.notes import inexact, notes
 from ornstein.hyper.options import Options
 from ornstein.hyper.record import Learning
-from ornstein.plan import Plan
-from ornstein.planning import moved
-from ornstein.planning import plan as make_plan
-from ornstein.posterior import Posterior
+from ornstein.models.posterior import Posterior
+from ornstein.planning.planner import moved
+from ornstein.planning.planner import plan as make_plan
+from ornstein.planning.plans import Plan
 
 _HOPELESS = 1.0  # Monte-Carlo error, in the same units as the tolerance
 _SLOWER = 20  # times as many steps for a draw as before

@@ -7,12 +7,13 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from ornstein._tree import in_double, sum_over_blocks
-from ornstein._types import Array, PyTree, Vector
-from ornstein.geometry import block_rows
-from ornstein.learnable import Learnable
-from ornstein.model import Model
-from ornstein.posterior import Posterior
+from ornstein._base.trees import in_double
+from ornstein._base.types import Array, PyTree, Vector
+from ornstein.curvature.estimation import block_rows
+from ornstein.data.passes import sum_over_blocks
+from ornstein.models.contract import Model
+from ornstein.models.hyperparameters import Learnable
+from ornstein.models.posterior import Posterior
 
 _WORK = 2e8  # multiplications spent on the likelihood of draws over all rows
 _AT_ONCE = 32  # draws whose likelihood is computed together

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ornstein._types import Vector
+from ornstein._base.types import Vector
 
 _FIRST = 4.0  # allowance on the unconstrained scale
 _MOST = 8.0

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 import jax
 import numpy as np
 
-from ornstein import _check
-from ornstein._check import InputError
-from ornstein._types import Key, PyTree, Vector
-from ornstein.geometry import Geometry
+from ornstein._base import checks
+from ornstein._base.errors import InputError
+from ornstein._base.types import Key, PyTree, Vector
+from ornstein.curvature.estimation import Geometry
+from ornstein.curvature.losses import joint_losses, row_losses
+from ornstein.curvature.optimum import find_optimum
 from ornstein.hyper.expectation import closed_score, counted_rows, look, posterior_cov
-from ornstein.losses import joint_losses, row_losses
-from ornstein.operators import as_operator
-from ornstein.optimum import find_optimum
-from ornstein.posterior import Posterior
+from ornstein.linalg.operators import as_operator
+from ornstein.models.posterior import Posterior
 
 
 @dataclass(frozen=True)
@@ -79,12 +79,12 @@ def evidence(
             "evidence knows the ready-made models only; use ornstein.learn with moments='plan', "
             "which maximises the same for any model."
         )
-    tolerance = _check.positive("tolerance", tolerance)
+    tolerance = checks.positive("tolerance", tolerance)
     if start is not None:
         post = post.with_hyper(start)
     eta, converged = known.to_real(post.hyperparameters), False
     iterations = 0
-    while not converged and iterations < _check.whole("max_iterations", max_iterations):
+    while not converged and iterations < checks.whole("max_iterations", max_iterations):
         iterations += 1
         post = post.with_hyper(known.host_values(eta))
         post, seen = look(post)
@@ -185,11 +185,11 @@ def cross_validate(
     >>> orn.cross_validate(post, grid).best
     {'prior_precision': array(10.)}
     """
-    folds = _check.whole("folds", folds, low=2, high=post.num_data, why="the number of rows")
+    folds = checks.whole("folds", folds, low=2, high=post.num_data, why="the number of rows")
     if not len(grid):
         raise InputError("grid is empty; give some hyperparameters to try.")
     tried = tuple(post.learnable.checked("grid", values) for values in grid)
-    seed = np.asarray(jax.random.key_data(_check.random_key(key))).tolist()
+    seed = np.asarray(jax.random.key_data(checks.random_key(key))).tolist()
     order = np.random.default_rng(seed).permutation(post.num_data)
     parts = [np.sort(part) for part in np.array_split(order, folds)]
     losses = np.empty((folds, len(tried)))

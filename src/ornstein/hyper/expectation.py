@@ -19,16 +19,16 @@ import jax.numpy as jnp
 import numpy as np
 
 from ornstein import theory
-from ornstein._check import InputError
-from ornstein._types import PyTree, Vector
-from ornstein.geometry import Geometry, geometry, glance, under_prior
+from ornstein._base.errors import InputError
+from ornstein._base.types import PyTree, Vector
+from ornstein.curvature.estimation import Geometry, geometry, glance, under_prior
+from ornstein.curvature.losses import row_losses
+from ornstein.curvature.optimum import MAX_DENSE, find_optimum, large_structures
 from ornstein.hyper import automatic
-from ornstein.losses import row_losses
-from ornstein.models.continued import Past
-from ornstein.operators import AlongBasis, Dense, Operator, as_matrix, as_operator
-from ornstein.optimum import MAX_DENSE, find_optimum, large_structures
-from ornstein.plan import Plan
-from ornstein.posterior import Posterior
+from ornstein.linalg.operators import AlongBasis, Dense, Operator, as_matrix, as_operator
+from ornstein.models.earlier_rows import Past
+from ornstein.models.posterior import Posterior
+from ornstein.planning.plans import Plan
 
 _LONG = 2e9  # multiplications of a curvature that is not worth sampling
 _SOME_ROWS = 20_000
@@ -142,7 +142,7 @@ def look(
     """The loss around the optimum, from which the next search will start.
 
     With ``few_rows``, where the curvature of all rows takes long, that of some, as was seen
-    ``near``. ``slack`` is that of :func:`~ornstein.optimum.find_optimum`.
+    ``near``. ``slack`` is that of :func:`~ornstein.curvature.optimum.find_optimum`.
     """
     theta = post.layout.unravel(find_optimum(post, slack))
     post = post.with_hyper(post.hyperparameters, theta)

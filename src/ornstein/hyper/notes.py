@@ -3,10 +3,10 @@
 import jax
 import numpy as np
 
-from ornstein._types import Vector
+from ornstein._base.types import Vector
 from ornstein.hyper.expectation import drawn_cov, expect, posterior_cov
-from ornstein.plan import Plan
-from ornstein.posterior import Posterior
+from ornstein.models.posterior import Posterior
+from ornstein.planning.plans import Plan
 
 _NOT_EXACT = 0.01  # nats
 _LOOSE = 5.0  # standard deviations on the unconstrained scale

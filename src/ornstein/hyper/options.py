@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from ornstein import _check
-from ornstein._types import PyTree
+from ornstein._base import checks
+from ornstein._base.types import PyTree
 
 
 class Options(NamedTuple):
@@ -21,12 +21,12 @@ class Options(NamedTuple):
     def checked(cls, given: Mapping[str, Any]) -> "Options":
         """Options by name, each with a sensible value."""
         for name in given:
-            _check.choice("learn_hyper", name, cls._fields)
+            checks.choice("learn_hyper", name, cls._fields)
         made = cls(**given)
-        _check.positive("tolerance", made.tolerance)
-        _check.choice("moments", made.moments, ("auto", "plan", "draws"))
-        _check.choice("ascent", made.ascent, ("newton", "em"))
+        checks.positive("tolerance", made.tolerance)
+        checks.choice("moments", made.moments, ("auto", "plan", "draws"))
+        checks.choice("ascent", made.ascent, ("newton", "em"))
         if made.rounds is not None:
-            _check.whole("rounds", made.rounds)
-        _check.whole("max_plans", made.max_plans)
+            checks.whole("rounds", made.rounds)
+        checks.whole("max_plans", made.max_plans)
         return made

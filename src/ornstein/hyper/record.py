@@ -7,9 +7,9 @@ from typing import Any
 import jax
 import numpy as np
 
-from ornstein._tree import Layout
-from ornstein._types import PyTree, Vector
-from ornstein.learnable import Learnable
+from ornstein._base.trees import Layout
+from ornstein._base.types import PyTree, Vector
+from ornstein.models.hyperparameters import Learnable
 
 _TREES = ("values", "errors", "path")
 

@@ -5,6 +5,6 @@ than JAX's.
 """
 
 from ornstein.models.families import log_sum_exp, softplus
-from ornstein.models.zoo import linear, logistic, poisson, softmax
+from ornstein.models.ready_made import linear, logistic, poisson, softmax
 
 __all__ = ["linear", "log_sum_exp", "logistic", "poisson", "softmax", "softplus"]

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ornstein._types import Array, PyTree, Vector
+from ornstein._base.types import Array, PyTree, Vector
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 

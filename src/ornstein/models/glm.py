@@ -11,15 +11,15 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
-from ornstein._memory import fresh
-from ornstein._tree import Layout, cast
-from ornstein._types import Array, PyTree, Vector
-from ornstein.bases import KroneckerBasis
-from ornstein.model import LocalModel, LocalProblem, Minibatch, Model, Spread
+from ornstein._base.memory import fresh
+from ornstein._base.trees import Layout, cast
+from ornstein._base.types import Array, PyTree, Vector
+from ornstein.linalg.bases import KroneckerBasis
+from ornstein.linalg.operators import BasisRoot, Dense, Factor
+from ornstein.models.contract import LocalModel, LocalProblem, Minibatch, Model, Spread
 from ornstein.models.families import Family, Gaussian
 from ornstein.models.grams import quadratic_forms, symmetric_places, weighted_grams
 from ornstein.models.rotated import RotatedGlm, weighted
-from ornstein.operators import BasisRoot, Dense, Factor
 
 _LOG_TWO_PI = math.log(2 * math.pi)
 _FOLD_NUMBERS = 2**21  # of designs folded at a time, in double precision: 16 MiB

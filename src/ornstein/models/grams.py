@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ornstein._types import Array
+from ornstein._base.types import Array
 
 _AT_ONCE = 256  # rows whose products of columns are held
 _FEW_AT_ONCE = 128  # the same, where they are read once only

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ornstein._types import Array, PyTree, Vector
-from ornstein.bases import KroneckerBasis, by_output
-from ornstein.model import LocalModel, Minibatch
+from ornstein._base.types import Array, PyTree, Vector
+from ornstein.linalg.bases import KroneckerBasis, by_output
+from ornstein.linalg.operators import BasisRoot
+from ornstein.models.contract import LocalModel, Minibatch
 from ornstein.models.families import Family
-from ornstein.operators import BasisRoot
 
 _TRIED = 64  # rows of a block on which single precision is tried
 _ROUNDING = 1e-4  # what it may cost, relative to what a unit of z adds to the predictor

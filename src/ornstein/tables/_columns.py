@@ -10,7 +10,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ornstein._check import InputError, shown
+from ornstein._base.checks import shown
+from ornstein._base.errors import InputError
 
 Floats = npt.NDArray[np.float64]
 Kind = Literal["numbers", "labels"]

@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from ornstein._check import InputError, choice, shown
+from ornstein._base.checks import choice, shown
+from ornstein._base.errors import InputError
 from ornstein.tables import _columns
 from ornstein.tables._columns import Floats, Labels, listing, names_of
 from ornstein.tables._encoding import (

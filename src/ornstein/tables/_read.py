@@ -18,7 +18,8 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
 
-from ornstein._check import InputError, shown
+from ornstein._base.checks import shown
+from ornstein._base.errors import InputError
 from ornstein.tables._columns import Floats, distinct_names, names_of, parse_numbers
 
 SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")

@@ -4,7 +4,8 @@ import json
 import math
 from typing import Any, NoReturn
 
-from ornstein._check import InputError, shown
+from ornstein._base.checks import shown
+from ornstein._base.errors import InputError
 from ornstein.tables._encoding import MISSING, MODELS, Categorical, Encoding, Numeric, Target
 
 VERSION = 1

@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ornstein._check import InputError, shown
+from ornstein._base.checks import shown
+from ornstein._base.errors import InputError
 from ornstein.tables import _columns
 from ornstein.tables._columns import Floats, Labels, names_of
 from ornstein.tables._encoding import Target, require_columns

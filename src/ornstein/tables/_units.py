@@ -7,11 +7,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ornstein import models
-from ornstein._check import InputError, positive, shown
-from ornstein._check import table as checked_table
-from ornstein._check import target as checked_target
-from ornstein._types import Vector
-from ornstein.posterior import Posterior
+from ornstein._base.checks import positive, shown
+from ornstein._base.errors import InputError
+from ornstein._base.types import Vector
+from ornstein.data.inputs import table as checked_table
+from ornstein.data.inputs import target as checked_target
+from ornstein.models.posterior import Posterior
 from ornstein.tables._columns import Floats
 from ornstein.tables._encoding import Encoding
 

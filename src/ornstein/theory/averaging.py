@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ornstein._types import Vector
+from ornstein._base.types import Vector
 from ornstein.theory.stationary import finite_step_covariance, modes, momentum_covariance
 
 

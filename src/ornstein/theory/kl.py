@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ornstein._types import Vector
+from ornstein._base.types import Vector
 
 
 def gaussian_kl(cov: Vector, target_precision: Vector, mean_offset: Vector | None = None) -> float:

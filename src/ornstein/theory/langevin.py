@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ornstein._types import Vector
+from ornstein._base.types import Vector
 from ornstein.theory.kl import posterior_kl
 from ornstein.theory.recipes import Recipe, diagonal
 from ornstein.theory.stationary import (

@@ -1,14 +1,8 @@
 """How minibatches are drawn decides the noise (X7)."""
 
-from ornstein._types import Vector
+from ornstein._base.types import Vector
 from ornstein.theory.averaging import lag_deficit
-from ornstein.theory.stationary import (
-    _from_modes,
-    _noise_in_modes,
-    _unstable,
-    modes,
-    within_limits,
-)
+from ornstein.theory.stationary import _from_modes, _noise_in_modes, _unstable, modes, within_limits
 
 
 def batch_noise_factor(num_data: int, batch_size: int, replacement: bool) -> float:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ornstein._types import Vector
+from ornstein._base.types import Vector
 
 _TINY = 1e-150  # stands for zero noise, so that gains stay finite and fail the stability test
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ornstein._types import Vector
+from ornstein._base.types import Vector
 
 _EDGE = 1e-9  # relative distance from the stability limit that counts as on it
 

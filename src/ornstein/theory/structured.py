@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ornstein._types import Vector
+from ornstein._base.types import Vector
 from ornstein.theory.recipes import Recipe
 
 _FASTEST = 1.0  # of K A, the true A's

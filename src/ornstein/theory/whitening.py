@@ -3,7 +3,7 @@
 import numpy as np
 import scipy.linalg
 
-from ornstein._types import Vector
+from ornstein._base.types import Vector
 
 
 def joint_diagonalisation(hessian: Vector, noise_cov: Vector) -> tuple[Vector, Vector]:

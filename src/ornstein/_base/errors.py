@@ -1,0 +1,37 @@
+"""What the library raises and warns of on purpose."""
+
+
+class OrnsteinError(Exception):
+    """Base of every error the library raises on purpose."""
+
+
+class InputError(OrnsteinError, ValueError):
+    """An argument is wrong; the message says which, what was found and what to do."""
+
+
+class UnstablePlanError(OrnsteinError, ValueError):
+    """The chain would diverge (T2's stability test); the message names directions and remedy."""
+
+
+class OptimumError(OrnsteinError, RuntimeError):
+    """The optimum could not be found to the accuracy the plan needs."""
+
+
+class CheckpointError(OrnsteinError, RuntimeError):
+    """A checkpoint cannot be written, or holds nothing that can be used; the message says why."""
+
+
+class CheckpointWarning(RuntimeWarning):
+    """Part of a checkpoint is damaged, and the run goes on from an earlier one."""
+
+
+class InterruptWarning(RuntimeWarning):
+    """A run without a checkpoint was interrupted, and keeps the draws up to there."""
+
+
+class TargetWarning(RuntimeWarning):
+    """A run with ``draws="auto"``, or a variational fit, ended before it reached its targets."""
+
+
+class DivergenceWarning(RuntimeWarning):
+    """A chain became non-finite, and keeps its draws up to there; or NUTS trajectories diverged."""

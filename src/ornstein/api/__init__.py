@@ -1,0 +1,1 @@
+"""The calls most users need: sample, learn, compare. Begin with ``sampling``."""

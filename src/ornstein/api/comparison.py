@@ -1,0 +1,244 @@
+"""Every method on one posterior: what it predicts, what it shows, what it costs."""
+
+import math
+from collections.abc import Iterable, Mapping
+from time import perf_counter
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ornstein._base import checks
+from ornstein._base.errors import InputError, OrnsteinError
+from ornstein._base.progress import each
+from ornstein._base.types import Key, Vector
+from ornstein.api.sampling import sample_whole
+from ornstein.linalg.operators import as_matrix
+from ornstein.models.posterior import Posterior
+from ornstein.planning.planner import plan as make_plan
+from ornstein.planning.plans import Plan
+from ornstein.results.comparison import Comparison, Entry
+from ornstein.results.measure import kl_error, measured_kl, min_ess
+from ornstein.results.result import Result
+from ornstein.theory import modes, relaxation_steps
+
+_MOST_ROWS = 6e9  # row visits of all chains together; beyond, a run is cut short
+_FEWEST_DRAWS = 250  # a chain, of a run that is cut short
+_MANY_CHAINS = 2000  # started in stationarity, where even that is too long
+_SHORT_RUN = 20_000  # steps of each, at most
+_RELAXED = 3  # relaxation times after which a direction counts as its own
+
+
+class Variant(NamedTuple):
+    """A method, the structure of its gain, and its options."""
+
+    method: str
+    structure: str | None = None
+    options: Mapping[str, Any] = MappingProxyType({})
+
+
+_PLAIN = MappingProxyType({"control_variates": False})
+VARIANTS: Mapping[str, Variant] = MappingProxyType(
+    {
+        "sgd": Variant("sgd", "scalar"),
+        "sgd-d": Variant("sgd", "diagonal"),
+        "sgd-f": Variant("sgd", "dense"),
+        "sgd-sqrt": Variant("sgd", "sqrt"),
+        "exact": Variant("exact", "dense", _PLAIN),
+        "exact-cv": Variant("exact", "dense"),
+        "momentum": Variant("momentum", "dense"),
+        "averaged": Variant("averaged", "dense"),
+        "sgld": Variant("sgld", "scalar"),
+        "sgfs-d": Variant("sgfs", "diagonal"),
+        "sgfs-f": Variant("sgfs", "dense"),
+        "sghmc": Variant("sghmc", "dense"),
+        "bbvi": Variant("bbvi", "diagonal"),
+        "bbvi-f": Variant("bbvi", "dense"),
+        "laplace": Variant("laplace", "dense"),
+        "nuts": Variant("nuts", "dense"),
+    }
+)
+"""The names under which methods are compared: -d is a diagonal, -f a full gain."""
+
+DEFAULT = tuple(name for name in VARIANTS if name != "nuts")
+
+
+def compare(
+    post: Posterior,
+    methods: Iterable[str] = DEFAULT,
+    batch_size: int | None = None,
+    draws: int = 1000,
+    chains: int = 4,
+    reference: str = "laplace",
+    key: Key = 0,
+    dtype: str | None = None,
+    progress: bool | None = None,
+    options: Mapping[str, Mapping[str, Any]] | None = None,
+) -> Comparison:
+    """Run several methods on one posterior and compare what they predicted, show and cost.
+
+    A run that would visit too many rows keeps fewer draws; where even 250 a chain are too many,
+    2,000 chains are started from the predicted covariance and run up to 20,000 steps each:
+    directions that relax in that time are tested, the note says how many.
+
+    Parameters
+    ----------
+    post
+        The posterior.
+    methods
+        Names out of ``ornstein.VARIANTS``.
+    batch_size
+        Rows per minibatch; every method's own default if not given.
+    draws, chains
+        Kept draws per chain, and chains.
+    reference
+        ``laplace``, the Gaussian at the optimum (exact for linear regression), or ``nuts``, a
+        Gaussian of its draws' mean and covariance (needs the extra ``reference``).
+    key, dtype, progress
+        As for :func:`ornstein.sample`.
+    options
+        Further options of :func:`ornstein.plan` by method name.
+
+    Examples
+    --------
+    >>> import ornstein as orn
+    >>> X = np.linspace(-1, 1, 500)[:, None]
+    >>> post = orn.models.linear(X, np.sin(X[:, 0]))
+    >>> found = orn.compare(post, methods=["exact", "laplace"], batch_size=20)
+    >>> [entry.method for entry in found.entries], found["exact"].predicted_kl < 1e-9
+    (['exact', 'laplace'], True)
+    """
+    names = [methods] if isinstance(methods, str) else list(methods)
+    if not names:
+        raise InputError("methods is empty; name some, or leave it out for all.")
+    for name in names:
+        checks.choice("methods", name, tuple(VARIANTS))
+    if len(set(names)) < len(names):
+        raise InputError("methods names one twice.")
+    for name in options or {}:
+        checks.choice("options", name, tuple(names))
+    checks.choice("reference", reference, ("laplace", "nuts"))
+    draws, chains = checks.whole("draws", draws, low=8), checks.whole("chains", chains)
+    target = _reference(post, reference, key, progress)
+    entries, results = [], {}
+    with each("comparing", len(names), progress) as ready:
+        for name in names:
+            ready(name)
+            given = {"batch_size": batch_size, **(options or {}).get(name, {})}
+            entry, result = run_one(post, name, given, target, draws, chains, key, dtype)
+            entries.append(entry)
+            if result is not None:
+                results[name] = result
+    return Comparison(tuple(entries), target.name, results)
+
+
+class Reference(NamedTuple):
+    """A Gaussian to measure divergences from."""
+
+    name: str
+    center: Vector
+    cov: Vector
+
+
+def _reference(post: Posterior, kind: str, key: Key, progress: bool | None) -> Reference:
+    plan = make_plan(post, "nuts" if kind == "nuts" else "laplace")
+    if kind == "nuts":
+        flat = sample_whole(post, plan, key=key, draws=1000, progress=progress).flat
+        flat = flat.reshape(-1, plan.dim)
+        return Reference("NUTS", flat.mean(axis=0), np.atleast_2d(np.cov(flat, rowvar=False)))
+    return laplace_reference(plan)
+
+
+def laplace_reference(plan: Plan) -> Reference:
+    """The Gaussian at a plan's optimum: the posterior itself where the loss is quadratic."""
+    plan.refuse_matrices("compare")
+    name = "the exact posterior" if plan.model.quadratic else "the Gaussian at the optimum"
+    return Reference(name, plan.center, np.linalg.inv(as_matrix(plan.posterior_precision)))
+
+
+def run_one(
+    post: Posterior,
+    name: str,
+    given: Mapping[str, Any],
+    target: Reference,
+    draws: int,
+    chains: int,
+    key: Key,
+    dtype: str | None,
+    progress: bool | None = False,
+) -> tuple[Entry, Result | None]:
+    """Plan and run one method; what can not be planned or run is said in the note."""
+    variant = VARIANTS[name]
+    began = perf_counter()
+    try:
+        plan = make_plan(post, variant.method, variant.structure, **{**variant.options, **given})
+    except OrnsteinError as error:
+        return Entry(name, note=str(error), seconds=perf_counter() - began), None
+    planning = perf_counter() - began
+    settings, note = affordable(plan, draws, chains)
+    try:
+        result = sample_whole(post, plan, key=key, dtype=dtype, progress=progress, **settings)
+    except OrnsteinError as error:
+        seconds = perf_counter() - began
+        return Entry(name, plan.predicted_kl, note=str(error), seconds=seconds), None
+    made = result.flat.shape[0] * result.flat.shape[1]
+    enough = made > 2 * plan.dim
+    kl = measured_kl(result.flat, target.center, target.cov).value
+    spread = kl_error(result.flat, target.center, target.cov)
+    own, own_floor = measured_kl(result.flat, plan.center, as_matrix(result.plan.predicted_cov))
+    ess = min_ess(result.flat) if result.flat.shape[1] >= 8 else float("nan")
+    rate = ess / result.seconds if result.seconds > 0 else float("nan")
+    visited = plan.num_data if plan.engine == "nuts" else plan.batch_size
+    per_chain = 1 if plan.engine == "bbvi" else result.flat.shape[0]
+    entry = Entry(
+        method=name,
+        predicted_kl=result.plan.predicted_kl,
+        measured_kl=_finite(kl) if enough else None,
+        mc_error=_finite(spread) if enough else None,
+        divergence_from_prediction=_finite(own) if enough else None,
+        prediction_floor=_finite(own_floor) if enough else None,
+        draws=made,
+        chains=result.flat.shape[0],
+        steps=result.steps,
+        seconds=planning + result.seconds,
+        planning_seconds=planning,
+        ess_per_second=_finite(rate),
+        gradient_evaluations=0
+        if plan.engine == "laplace"
+        else int(per_chain * result.steps * visited),
+        note=note if result.status.ok else result.status.message,
+    )
+    return entry, result
+
+
+def affordable(plan: Plan, draws: int, chains: int) -> tuple[dict[str, Any], str]:
+    """Settings of a run that visits no more rows than one can wait for, and what to say of it."""
+    if not plan.is_chain:
+        return {"draws": draws, "chains": chains}, ""
+    row = max(1.0, plan.dim / 10)  # a row's cost, in those of ten columns
+    most = _MOST_ROWS / (chains * plan.thin * plan.batch_size * row)
+    if most >= draws:
+        return {"draws": draws, "chains": chains}, ""
+    if most >= _FEWEST_DRAWS:
+        return {"draws": int(most), "chains": chains}, ""
+    short = _MOST_ROWS / (2 * _MANY_CHAINS * plan.batch_size * row)
+    steps = max(plan.window, 100, min(_SHORT_RUN, int(short)))
+    rates = modes(plan.gain.dense(plan.dim), as_matrix(plan.geometry.hessian)).rates
+    slow = relaxation_steps(rates, plan.momentum)
+    relaxed = int(np.sum(_RELAXED * slow <= steps))
+    note = (
+        f"the slowest direction needs {plan.relaxation_steps:.2g} steps: {_MANY_CHAINS:,} chains "
+        f"started from the predicted covariance made {steps:,} steps each, in which "
+        f"{relaxed} of {plan.dim} directions forget their start"
+    )
+    return {
+        "draws": 1,
+        "chains": _MANY_CHAINS,
+        "thin": steps,
+        "warmup": 0,
+        "dispersion": 1.0,
+    }, note
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None

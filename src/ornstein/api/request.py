@@ -1,0 +1,138 @@
+"""What a user asked of a run, and the settings that makes with a plan."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ornstein._base import checks
+from ornstein._base.errors import InputError
+from ornstein._base.types import Vector
+from ornstein.api.resuming import Start
+from ornstein.linalg.operators import as_matrix
+from ornstein.models.posterior import Posterior
+from ornstein.planning.methods import find
+from ornstein.planning.plans import Plan
+from ornstein.planning.prediction import predict_decreasing
+from ornstein.results.measure import measured_kl, min_ess
+from ornstein.sampling.restarts import MOST, easier
+from ornstein.sampling.runs import Goal, Settings, Status
+
+_MOST_NUMBERS = 2**28  # kept by a run whose length is not given: 2 GiB
+_LONG = "longer strides never end; a plan that asks for one does not mix"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """How a user wants to run a plan, whichever it will be."""
+
+    chains: int
+    draws: int | str | None
+    thin: int | None
+    warmup: int | None
+    dispersion: float
+    dtype: str
+    target_ess: float
+    target_kl_error: float | None
+    on_divergence: str
+    chunk: int | None
+
+    def decisive(self) -> dict[str, Any]:
+        """What draws depend on."""
+        return {name: value for name, value in asdict(self).items() if name != "chunk"}
+
+    def settled(self, start: Start) -> tuple[Plan, Settings, Goal | None]:
+        """The plan as it will be run, how, and when to stop."""
+        plan, goal, draws = start.plan, None, self.draws
+        if not plan.is_chain and (self.thin is not None or self.warmup is not None):
+            raise InputError(
+                f"thin and warmup are for chains of SGD; method={plan.method!r} has none. Leave "
+                "them out."
+            )
+        if draws == "auto":
+            if not plan.is_chain or plan.decay is not None:
+                raise InputError("draws='auto' is for chains with a constant step; give a number.")
+            goal, draws = _goal(plan, self.chains, self.target_ess, self.target_kl_error)
+        thin = plan.thin if self.thin is None else self.thin
+        settings = Settings(
+            chains=self.chains,
+            draws=plan.draws if draws is None else checks.whole("draws", draws),
+            thin=checks.whole("thin", thin, high=2**30, why=_LONG),
+            warmup=(
+                plan.warmup if self.warmup is None else checks.whole("warmup", self.warmup, low=0)
+            ),
+            dispersion=start.dispersion,
+            dtype=self.dtype,
+            chunk=self.chunk,
+        )
+        return as_run(plan, settings), settings, goal
+
+    def again(self, start: Start, settings: Settings, status: Status) -> Start | None:
+        """How to start again after a divergence; None where that is not wanted, or no use."""
+        if status.kind != "diverged" or self.on_divergence == "stop" or not start.plan.is_chain:
+            return None
+        found = None
+        if len(start.restarts) < MOST:
+            found = easier(start.post, start.plan, settings, status)
+        if found is None:
+            return None
+        story = (*start.restarts, (found.how, status.step or 0))
+        return start._replace(plan=found.plan, dispersion=found.dispersion, restarts=story)
+
+
+def as_run(plan: Plan, settings: Settings) -> Plan:
+    """The plan for these settings: a decreasing step's prediction depends on the run's length."""
+    if settings.thin < plan.window:
+        raise InputError(
+            f"thin must be at least {plan.window}: a draw is the mean of {plan.window} iterates; "
+            f"found {settings.thin}. Plan with a smaller window to keep more draws."
+        )
+    if plan.decay is None:
+        return plan
+    steps = settings.warmup, settings.warmup + settings.draws * settings.thin
+    return predict_decreasing(plan, *steps)
+
+
+def _goal(
+    plan: Plan, chains: int, target_ess: float, target_kl_error: float | None
+) -> tuple[Goal, int]:
+    """When to stop, and the draws a chain after which to look first."""
+    ess = checks.positive("target_ess", target_ess)
+    error = None if target_kl_error is None else checks.positive("target_kl_error", target_kl_error)
+    if error is not None:
+        plan.refuse_matrices("target_kl_error")
+
+    def reached(flat: Vector) -> bool:
+        if error is not None:
+            whitened_error = measured_kl(flat, plan.center, as_matrix(plan.predicted_cov)).floor
+            if not whitened_error <= error:
+                return False
+        return bool(min_ess(flat) >= ess)
+
+    most = max(16, _MOST_NUMBERS // (chains * plan.dim))
+    needed = ess / chains
+    if error is not None:  # independent draws' floor is D (D + 3) / 4 n
+        needed = max(needed, plan.dim * (plan.dim + 3) / (4 * error * chains))
+    return Goal(reached, most), min(most, max(16, math.ceil(1.25 * needed)))
+
+
+def over_mesh(
+    post: Posterior, plan: Plan | None, plan_options: Mapping[str, Any]
+) -> dict[str, Any]:
+    """What to plan with, unless it is said, where batches are read over a mesh."""
+    method = find(plan_options.get("method", "exact") if plan is None else plan.method)
+    if method.engine != "chain":
+        raise InputError(f"method={method.name!r} makes no steps of SGD; leave mesh out.")
+    if plan is not None or post.stored or plan_options.get("batches", "auto") != "auto":
+        return dict(plan_options)
+    return {**plan_options, "batches": "independent"}
+
+
+def known(post: Posterior, plan: Plan | None, plan_options: Mapping[str, Any]) -> Posterior:
+    """The posterior, its parameters' shapes known if anything says them."""
+    if not isinstance(post, Posterior):
+        raise InputError(f"post must be an ornstein Posterior, found {type(post).__name__}.")
+    if post.known:
+        return post
+    at = plan_options.get("at") if plan is None else plan.layout.unravel(plan.center)
+    return post if at is None else post.at(at)

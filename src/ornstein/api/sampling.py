@@ -1,0 +1,325 @@
+"""The whole way in one call."""
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import replace
+from inspect import signature
+from pathlib import Path
+from typing import Any, Literal
+
+import jax
+import numpy as np
+from jax.sharding import Mesh
+
+from ornstein._base import checks
+from ornstein._base.errors import (
+    DivergenceWarning,
+    InputError,
+    InterruptWarning,
+    TargetWarning,
+    UnstablePlanError,
+)
+from ornstein._base.progress import bar
+from ornstein._base.types import Array, Key, Vector
+from ornstein.api.request import Asked, as_run, known, over_mesh
+from ornstein.api.resuming import Start, as_arguments, begun, keep
+from ornstein.hyper import Options, ascend
+from ornstein.hyper.ascent import Draw
+from ornstein.models.posterior import Posterior
+from ornstein.planning.planner import fitting
+from ornstein.planning.planner import plan as make_plan
+from ornstein.planning.plans import Plan
+from ornstein.results.result import Result
+from ornstein.sampling.engines import ENGINES
+from ornstein.sampling.runner import run
+from ornstein.sampling.runs import (
+    Goal,
+    OpenProgress,
+    Run,
+    Settings,
+    check_dtype,
+    from_record,
+    to_record,
+)
+from ornstein.storage.checkpoint import Checkpoint, opened
+
+_FEWEST = 8  # draws a chain of a round to learn from
+_SETTLING = 2  # draws before a round that starts where it is expected to end
+_FRESH = 2**31  # keys beyond those of chains: learning, then restarts
+
+
+def sample(
+    post: Posterior,
+    plan: Plan | None = None,
+    key: Key = 0,
+    chains: int = 4,
+    draws: int | Literal["auto"] | None = None,
+    thin: int | None = None,
+    warmup: int | None = None,
+    dispersion: float = 2.0,
+    dtype: str | None = None,
+    progress: bool | None = None,
+    chunk: int | None = None,
+    target_ess: float = 1000.0,
+    target_kl_error: float | None = None,
+    learn_hyper: bool | Mapping[str, Any] = False,
+    checkpoint: str | Path | None = None,
+    checkpoint_every: float | None = None,
+    on_divergence: Literal["stop", "restart"] = "stop",
+    mesh: Mesh | None = None,
+    **plan_options: Any,
+) -> Result:
+    """Draw from a posterior.
+
+    Parameters
+    ----------
+    post
+        The posterior.
+    plan
+        From :func:`ornstein.plan`; made with ``plan_options`` if not given.
+    key
+        An integer or a JAX key; the same key gives the same draws, whatever the chunking.
+    chains
+        Independent chains, spread over the machine's cores.
+    draws
+        Kept draws per chain; the plan's suggestion by default. ``"auto"`` goes on, doubling, until
+        the targets below are met.
+    thin
+        Steps per kept draw; the plan's suggestion by default.
+    warmup
+        Steps to discard first (rounded up to whole segments); the plan's suggestion by default.
+    dispersion
+        Chains start this many predicted standard deviations wide: above 1 over-dispersed, 1 in
+        stationarity, 0 at the optimum.
+    dtype
+        ``float32`` or ``float64``; JAX's own default if not given.
+    progress
+        Show a progress bar; on terminals only if not given.
+    chunk
+        Segments per dispatch; affects progress reports, never the draws.
+    target_ess
+        With ``draws="auto"``: the bulk effective sample size every parameter is to have.
+    target_kl_error
+        With ``draws="auto"``: what Monte-Carlo error alone may add to a measured KL, in nats.
+    learn_hyper
+        Learn the posterior's hyperparameters first, then sample at the learned values: see
+        :func:`ornstein.learn`, whose options may be given by name. ``result.learning`` says how.
+    checkpoint
+        A folder to keep the run in as it goes. The same call goes on where it stopped, to the draws
+        of an uninterrupted run, bit for bit; once it has ended, it returns the result.
+    checkpoint_every
+        Seconds between checkpoints, which are made at the end of a chunk; 30 by default.
+    on_divergence
+        What to do when a chain becomes non-finite: ``stop``, and keep the draws up to there; or
+        ``restart`` all chains, nearer the optimum or with shorter steps, three times at most.
+        ``result.status`` and ``result.path`` say so.
+    mesh
+        Devices to spread over, of this host or of many (:func:`ornstein.distributed.mesh`): whole
+        chains along its axis ``chains``, the rows of every batch along ``rows``. The draws do not
+        depend on how many devices there are, but for rounding.
+    **plan_options
+        Passed to :func:`ornstein.plan` where no plan is given.
+
+    Returns
+    -------
+    Result
+        Draws, summary, diagnosis. A chain that becomes non-finite, or Ctrl-C, ends the run early:
+        see ``result.status``.
+
+    Raises
+    ------
+    InputError
+        For an argument that does not fit, or a checkpoint of another run.
+    CheckpointError
+        If a checkpoint can not be written, or nothing of it be read.
+    KeyboardInterrupt
+        On Ctrl-C with a checkpoint, which is written first.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import ornstein as orn
+    >>> X = np.linspace(-1, 1, 200)[:, None]
+    >>> result = orn.sample(orn.models.linear(X, X[:, 0]), batch_size=20, draws=50)
+    >>> result
+    Result(chains=4, draws=50, parameters=1)
+    >>> result.draws["coef"].shape
+    (4, 50, 1)
+    """
+    post = known(post, plan, plan_options)
+    if mesh is not None:
+        plan_options = over_mesh(post, plan, plan_options)
+    asked = Asked(
+        chains=checks.whole("chains", chains),
+        draws=draws,
+        thin=thin,
+        warmup=warmup,
+        dispersion=checks.non_negative("dispersion", dispersion),
+        dtype=check_dtype(dtype),
+        target_ess=target_ess,
+        target_kl_error=target_kl_error,
+        on_divergence=checks.choice("on_divergence", on_divergence, ("stop", "restart")),
+        chunk=None if chunk is None else checks.whole("chunk", chunk),
+    )
+    _refuse_mixture(plan, plan_options, learn_hyper)
+    key = checks.random_key(key)
+    with opened(checkpoint, checkpoint_every) as folder:
+        start, arguments = None, {}
+        if folder is not None:
+            given = {**asked.decisive(), "learn_hyper": learn_hyper, "plan_options": plan_options}
+            given |= {"plan_given": plan is not None, "on_mesh": mesh is not None}
+            arguments = as_arguments(key, given)
+            start = begun(folder, post, arguments, plan)
+        if start is None:
+            start = _start(post, plan, asked, key, progress, learn_hyper, plan_options, mesh)
+            start = start if folder is None else keep(folder, post, arguments, start)
+        shown = bar("sampling", progress)
+        while True:
+            plan, settings, goal = asked.settled(start)
+            done = _run(start, plan, key, settings, shown, goal, folder, mesh)
+            again = asked.again(start, settings, done.status)
+            if again is None:
+                break
+            warnings.warn(f"{done.status.message} {again.news}", DivergenceWarning, stacklevel=2)
+            start = again if folder is None else keep(folder, post, arguments, again)
+    done = _with_restarts(done, start)
+    if done.status.kind == "interrupted":
+        if folder is not None:
+            raise KeyboardInterrupt(
+                f"{done.status.message} They are in {folder.folder}: the same call, with "
+                f"checkpoint={str(folder.folder)!r}, goes on from there."
+            )
+        warnings.warn(done.status.message, InterruptWarning, stacklevel=2)
+    elif not done.status.ok:
+        warnings.warn(done.status.message, DivergenceWarning, stacklevel=2)
+    elif goal is not None and done.flat.shape[1] >= goal.most and not goal.reached(done.flat):
+        warnings.warn(
+            f"{goal.most:,} draws a chain did not reach the targets, and more would not fit "
+            "memory: raise thin, or lower the targets.",
+            TargetWarning,
+            stacklevel=2,
+        )
+    return Result(
+        done.flat,
+        done.status,
+        plan,
+        start.post,
+        settings,
+        done.steps,
+        done.seconds,
+        done.path,
+        start.learning,
+    )
+
+
+def sample_whole(post: Posterior, plan: Plan | None = None, **options: Any) -> Result:
+    """Like :func:`sample`, for callers with no use for half a run: Ctrl-C ends them too."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", InterruptWarning)
+        result = sample(post, plan, **options)
+    if result.status.kind == "interrupted":
+        raise KeyboardInterrupt(result.status.message)
+    return result
+
+
+def _refuse_mixture(
+    plan: Plan | None, plan_options: Mapping[str, Any], learn_hyper: bool | Mapping[str, Any]
+) -> None:
+    """Raise where a plan is given, and what would make another."""
+    if plan is None:
+        return
+    if learn_hyper is not False:
+        raise InputError(
+            "a plan holds for one value of the hyperparameters: leave plan out, and give its "
+            "options, to learn them."
+        )
+    if not isinstance(plan, Plan):
+        raise InputError(f"plan must be made by ornstein.plan, found {type(plan).__name__}.")
+    if plan_options:
+        unknown = sorted(plan_options)[0]
+        if unknown in signature(make_plan).parameters:
+            raise InputError(f"{unknown!r} belongs to plan, but a plan was given.")
+        near = checks.nearest(unknown, signature(sample).parameters)
+        raise InputError(f"sample has no argument {unknown!r}.{near}")
+
+
+def _start(
+    post: Posterior,
+    plan: Plan | None,
+    asked: Asked,
+    key: Array,
+    progress: bool | None,
+    learn_hyper: bool | Mapping[str, Any],
+    plan_options: Mapping[str, Any],
+    mesh: Mesh | None,
+) -> Start:
+    """Plan, or learn and plan, where no plan is given."""
+    learning = None
+    if learn_hyper is not False:
+        given = learn_hyper if isinstance(learn_hyper, Mapping) else {}
+        draw = _rounds(key, asked.chains, asked.dtype, progress, mesh)
+        wanted = asked.draws if isinstance(asked.draws, int) else None
+        post, plan, learning = ascend(post, plan_options, Options.checked(given), draw, wanted)
+    elif plan is None:
+        plan = make_plan(post, **plan_options)
+    return Start(fitting(post, plan), plan, learning, asked.dispersion)
+
+
+def _run(
+    start: Start,
+    plan: Plan,
+    key: Array,
+    settings: Settings,
+    shown: OpenProgress,
+    goal: Goal | None,
+    folder: Checkpoint | None,
+    mesh: Mesh | None,
+) -> Run:
+    """One attempt, by the plan's own engine; restarts have keys of their own."""
+    attempt = len(start.restarts)
+    if plan.is_chain:
+        fresh = key if attempt == 0 else jax.random.fold_in(key, _FRESH + attempt)
+        return run(start.post, plan, fresh, settings, shown, goal, checkpoint=folder, mesh=mesh)
+    ended = None if folder is None else folder.ended()
+    if ended is not None and isinstance(ended.get("flat"), np.ndarray):
+        return from_record(ended["flat"], ended)
+    done = ENGINES[plan.engine](start.post, plan, key, settings, shown)
+    if folder is not None:
+        folder.end({**to_record(done), "flat": done.flat})
+    return done
+
+
+def _with_restarts(done: Run, start: Start) -> Run:
+    """The run, saying how often it was begun anew."""
+    if not start.restarts:
+        return done
+    times = f"after {len(start.restarts)} restart{'s' if len(start.restarts) > 1 else ''}"
+    story = "; ".join(f"non-finite at step {step}, then {how}" for how, step in start.restarts)
+    message = f"{done.status.message} {times if done.status.ok else f'This was {times}'}: {story}"
+    status = replace(done.status, message=message)
+    steps = np.array([step for _, step in start.restarts], float)
+    return done._replace(status=status, path={**done.path, "restarts": steps})
+
+
+def _rounds(key: Array, chains: int, dtype: str, progress: bool | None, mesh: Mesh | None) -> Draw:
+    """Short runs to learn from, each going on from the last one's ends."""
+    shown, keys = bar("learning", progress), jax.random.fold_in(key, _FRESH)
+
+    def draw(post: Posterior, plan: Plan, number: int, wanted: int, last: Vector | None) -> Vector:
+        each = max(_FEWEST, -(-wanted // chains))
+        draws = min(plan.draws, _FEWEST * -(-each // _FEWEST))  # few lengths, so few compilations
+        warmup = min(plan.warmup, _SETTLING * plan.thin)
+        settings = Settings(chains, draws, plan.thin, warmup, 1.0, dtype, None)
+        fresh = jax.random.fold_in(keys, number)
+        if plan.is_chain:
+            planned = as_run(plan, settings)
+            done = run(post, planned, fresh, settings, shown, starts=last, mesh=mesh)
+        else:
+            done = ENGINES[plan.engine](post, plan, fresh, settings, shown)
+        if done.status.kind == "interrupted":
+            raise KeyboardInterrupt("interrupted while learning: nothing is drawn yet.")
+        if not done.status.ok:
+            raise UnstablePlanError(f"while learning, {done.status.message}")
+        return done.flat
+
+    return draw

@@ -1,0 +1,70 @@
+"""Whether rows that lie side by side on a disk are alike: then blocks of them are noisier."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ornstein._base.trees import in_double
+from ornstein._base.types import Array, PyTree
+from ornstein.curvature.estimation import Geometry
+from ornstein.data import prefetch
+from ornstein.linalg.operators import Factor, as_operator, dim_of
+from ornstein.models.contract import Model
+from ornstein.models.posterior import Posterior
+
+_BLOCKS = 128  # looked at: a ratio of variances is then known to an eighth
+_NUMBERS = 2**22  # gradients held
+_ALIKE = 1.5  # noise relative to that of independent rows, above which it is worth a word
+
+
+def warnings(post: Posterior, known: Geometry, anchored: bool) -> tuple[str, ...]:
+    """A warning where blocks of neighbours are noisier than rows taken one by one."""
+    excess = noise_ratio(post, known, anchored)
+    if excess < _ALIKE:
+        return ()
+    return (
+        f"neighbouring rows are alike: blocks of {prefetch.neighbours(post.data)} of them make "
+        f"{excess:.0f} times the noise of independent rows, more than is planned for. Write the "
+        "table in random order, or use batches='independent'.",
+    )
+
+
+def noise_ratio(post: Posterior, known: Geometry, anchored: bool) -> float:
+    """Variance of a block's mean gradient, relative to that of as many independent rows.
+
+    In the posterior's units, all directions alike; of anchored gradients at a random point of it.
+    """
+    size, rng = prefetch.neighbours(post.data), np.random.default_rng(0)
+    if size == 1:
+        return 1.0
+    count = max(16, min(_BLOCKS, _NUMBERS // (size * post.dim)))
+    starts = rng.integers(0, post.num_data - size + 1, count)
+    index = (starts[:, None] + np.arange(size)).reshape(-1)
+    rows = jax.tree.map(lambda leaf: leaf[index], post.data)
+    root = _posterior_root(known)
+    step = np.asarray(root.matvec(rng.normal(size=dim_of(root) or post.dim)))
+    with jax.enable_x64(True):
+        at = jnp.asarray(known.center + (step if anchored else 0))
+        away = jnp.asarray(known.center) if anchored else None
+        gradients = np.asarray(_gradients(post.model, at, away, in_double(rows), post.hyper))
+    units = np.asarray(root.rmatvec(gradients)).reshape(count, size, -1)
+    total = float(units.reshape(-1, units.shape[-1]).var(axis=0).sum())
+    between = float(units.mean(axis=1).var(axis=0, ddof=1).sum())
+    return size * between / max(total, np.finfo(float).tiny)
+
+
+def _posterior_root(known: Geometry) -> Factor:
+    precision = known.num_data * known.hessian
+    if known.factors is not None and known.in_factors:
+        return known.factors.operator(1 / precision).sqrt()
+    return as_operator(np.linalg.inv(precision) if precision.ndim == 2 else 1 / precision).sqrt()
+
+
+@partial(jax.jit, static_argnums=(0,))
+def _gradients(
+    model: Model, theta: Array, anchor: Array | None, rows: PyTree, hyper: PyTree
+) -> Array:
+    gradients = model.gradients(theta, rows, hyper)
+    return gradients if anchor is None else gradients - model.gradients(anchor, rows, hyper)

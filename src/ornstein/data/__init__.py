@@ -1,0 +1,4 @@
+"""Where rows come from: arrays, files that stay on disk, data sets; and how batches are drawn.
+
+Begin with ``batches``: which rows a minibatch has depends on the key and the step alone.
+"""

@@ -1,0 +1,203 @@
+"""The data sets of the experiments, loaded from disk or downloaded from their publishers.
+
+Each is one `.npz` file, without pickles, in the data folder: the `data_home` argument, else the
+environment variable `ORNSTEIN_DATA`, else the platform's cache folder.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from ornstein.data.datasets._catalogue import SPECS, Spec, find
+from ornstein.data.datasets._store import Dataset, DatasetError, read
+
+__all__ = [
+    "Dataset",
+    "DatasetError",
+    "Spec",
+    "available",
+    "download",
+    "folder",
+    "info",
+    "load",
+    "names",
+]
+
+
+def names() -> tuple[str, ...]:
+    """List the known data sets.
+
+    Returns
+    -------
+    tuple of str
+        The names `load` and `download` accept.
+
+    Examples
+    --------
+    >>> from ornstein import datasets
+    >>> datasets.names()
+    ('wine', 'protein', 'skin', 'mnist', 'covertype')
+    """
+    return tuple(SPECS)
+
+
+def available(data_home: str | os.PathLike[str] | None = None) -> tuple[str, ...]:
+    """List the data sets that are in the data folder already.
+
+    Parameters
+    ----------
+    data_home
+        The data folder; by default `ORNSTEIN_DATA` or the platform's cache folder.
+
+    Returns
+    -------
+    tuple of str
+        The names that `load` finds without a download. The files are not opened.
+
+    Examples
+    --------
+    >>> from ornstein import datasets
+    >>> datasets.available("a folder that is not there")
+    ()
+    """
+    home = folder(data_home)
+    return tuple(name for name, spec in SPECS.items() if os.path.isfile(home / spec.filename))
+
+
+def info(name: str) -> Spec:
+    """Tell what is known of a data set without opening or downloading it.
+
+    Parameters
+    ----------
+    name
+        One of `names()`.
+
+    Returns
+    -------
+    Spec
+        Title, rows, column names, label counts, addresses, licence and citation.
+
+    Raises
+    ------
+    ValueError
+        If the name is unknown.
+
+    Examples
+    --------
+    >>> from ornstein import datasets
+    >>> wine = datasets.info("wine")
+    >>> wine.train.rows, wine.columns, wine.licence
+    (4898, 11, 'CC BY 4.0')
+    """
+    return find(name)
+
+
+def folder(data_home: str | os.PathLike[str] | None = None) -> Path:
+    """Tell where the files are looked for and stored.
+
+    Parameters
+    ----------
+    data_home
+        A folder that takes precedence over `ORNSTEIN_DATA` and the platform's cache folder.
+
+    Returns
+    -------
+    Path
+        The data folder, which need not exist yet.
+
+    Examples
+    --------
+    >>> from ornstein import datasets
+    >>> datasets.folder("tables").name
+    'tables'
+    """
+    home = data_home or os.environ.get("ORNSTEIN_DATA")
+    if not home:
+        import pooch
+
+        home = pooch.os_cache("ornstein")
+    return Path(home).expanduser()
+
+
+def load(name: str, data_home: str | os.PathLike[str] | None = None) -> Dataset:
+    """Load a data set, downloading it first where the data folder lacks it.
+
+    Parameters
+    ----------
+    name
+        One of `names()`.
+    data_home
+        The data folder; by default `ORNSTEIN_DATA` or the platform's cache folder.
+
+    Returns
+    -------
+    Dataset
+        The arrays with the types they are stored in, and what belongs to them.
+
+    Raises
+    ------
+    ValueError
+        If the name is unknown.
+    DatasetError
+        If the stored file is not the published data set, or the download fails.
+
+    Examples
+    --------
+    >>> from ornstein import datasets
+    >>> wine = datasets.load("wine")  # doctest: +SKIP
+    >>> wine.X.shape, wine.target_name  # doctest: +SKIP
+    ((4898, 11), 'quality')
+    """
+    spec = find(name)
+    path = folder(data_home) / spec.filename
+    if not os.path.exists(path):
+        download(name, data_home)
+    return read(path, spec)
+
+
+def download(
+    name: str,
+    data_home: str | os.PathLike[str] | None = None,
+    progress: bool | None = None,
+    *,
+    base_url: str | None = None,
+) -> Path:
+    """Download a data set from its publisher, replacing a stored file.
+
+    The originals are parsed and compared with the published row and label counts; only then is
+    the `.npz` file put in place, in one step.
+
+    Parameters
+    ----------
+    name
+        One of `names()`.
+    data_home
+        The data folder; by default `ORNSTEIN_DATA` or the platform's cache folder.
+    progress
+        Whether to show a progress bar; by default only if standard error is a terminal.
+    base_url
+        Address of a mirror that holds the original files under their original names.
+
+    Returns
+    -------
+    Path
+        The stored file.
+
+    Raises
+    ------
+    ValueError
+        If the name is unknown.
+    DatasetError
+        If the files cannot be downloaded, are not the published ones, or cannot be stored.
+        Nothing incomplete is left behind, and a file stored before is left as it was.
+
+    Examples
+    --------
+    >>> from ornstein import datasets
+    >>> datasets.download("wine", data_home="tables").name  # doctest: +SKIP
+    'wine.npz'
+    """
+    from ornstein.data.datasets._download import fetch
+
+    return fetch(find(name), folder(data_home), progress, base_url)

@@ -1,0 +1,142 @@
+"""The stored form: one `.npz` file per data set, checked on the way in and on the way out."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ornstein.data.datasets._catalogue import Spec, Split
+from ornstein.data.datasets._parse import Array, Arrays
+
+NAME_ARRAYS = ("feature_names", "target_name")
+# What NumPy and zipfile raise for a damaged archive, an encrypted one, or one with pickles in it.
+UNREADABLE = (ValueError, OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
+
+
+class DatasetError(RuntimeError):
+    """A data set could not be read, downloaded or stored; the message says what to do."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Dataset:
+    """A data set in memory.
+
+    Parameters
+    ----------
+    name
+        The name it was loaded by.
+    X, y
+        Features of shape (rows, columns) and target of shape (rows,); the training part where
+        the publisher gives a test part too.
+    X_test, y_test
+        The publisher's test part, `None` where there is none.
+    feature_names, target_name
+        Names of the columns of `X`, and of `y`.
+    licence, source, citation
+        Terms of use, the publisher's page, and whom to cite.
+    """
+
+    name: str
+    X: Array
+    y: Array
+    feature_names: tuple[str, ...]
+    target_name: str
+    licence: str
+    source: str
+    citation: str
+    X_test: Array | None = None
+    y_test: Array | None = None
+
+    def __repr__(self) -> str:
+        """Show names, shapes and types rather than numbers."""
+        test = "" if self.X_test is None else f", X_test={self.X_test.dtype}{self.X_test.shape}"
+        return (
+            f"Dataset({self.name!r}, X={self.X.dtype}{self.X.shape}{test}, "
+            f"target={self.target_name!r}, licence={self.licence!r})"
+        )
+
+
+def read(path: Path, spec: Spec) -> Dataset:
+    """Load and check a stored data set; anything unexpected is a `DatasetError`."""
+    try:
+        arrays = _read_arrays(path, [*_array_names(spec), *NAME_ARRAYS])
+        check(arrays, spec)
+    except UNREADABLE as error:
+        raise DatasetError(
+            f"{path} is not the {spec.name} data set: {error}. Delete the file, or replace it "
+            f"with ornstein.datasets.download({spec.name!r})."
+        ) from error
+    suffix, _ = spec.splits()[0]
+    return Dataset(
+        name=spec.name,
+        X=arrays[f"X{suffix}"],
+        y=arrays[f"y{suffix}"],
+        X_test=arrays.get("X_test"),
+        y_test=arrays.get("y_test"),
+        feature_names=spec.feature_names,
+        target_name=spec.target_name,
+        licence=spec.licence,
+        source=spec.source,
+        citation=spec.citation,
+    )
+
+
+def write(path: Path, arrays: Arrays, scratch: Path) -> None:
+    """Store arrays at `path` in one step, by way of a file in `scratch` on the same disk."""
+    temporary = scratch / path.name
+    with temporary.open("wb") as stream:
+        np.savez_compressed(stream, **arrays)  # type: ignore[arg-type]
+        stream.flush()
+        os.fsync(stream.fileno())
+    os.replace(temporary, path)
+
+
+def check(arrays: Arrays, spec: Spec) -> None:
+    """Raise `ValueError` unless the arrays are those of the published data set."""
+    missing = [key for key in _array_names(spec) if key not in arrays]
+    if missing:
+        raise ValueError(f"it lacks {', '.join(missing)}")
+    for suffix, split in spec.splits():
+        _check_array(f"X{suffix}", arrays, (split.rows, spec.columns), spec.x_dtype)
+        _check_array(f"y{suffix}", arrays, (split.rows,), spec.y_dtype)
+        _check_labels(f"y{suffix}", arrays, split)
+    for key, names in zip(NAME_ARRAYS, (spec.feature_names, (spec.target_name,)), strict=True):
+        if key in arrays and tuple(arrays[key].ravel().tolist()) != names:
+            raise ValueError(f"{key} is not {', '.join(names)}")
+
+
+def _read_arrays(path: Path, keys: list[str]) -> Arrays:
+    with path.open("rb") as stream:
+        if not zipfile.is_zipfile(stream):
+            raise ValueError(f"it is not a complete .npz archive ({path.stat().st_size} bytes)")
+        stream.seek(0)
+        with np.load(stream, allow_pickle=False) as archive:
+            return {key: np.asarray(archive[key]) for key in keys if key in archive.files}
+
+
+def _array_names(spec: Spec) -> list[str]:
+    return [f"{letter}{suffix}" for suffix, _ in spec.splits() for letter in "Xy"]
+
+
+def _check_array(key: str, arrays: Arrays, shape: tuple[int, ...], dtype: str) -> None:
+    array = arrays[key]
+    if array.shape != shape:
+        raise ValueError(f"{key} has shape {array.shape}, expected {shape}")
+    if array.dtype != np.dtype(dtype):
+        raise ValueError(f"{key} has type {array.dtype}, expected {dtype}")
+    if not np.isfinite(array).all():
+        raise ValueError(f"{key} holds values that are not finite")
+
+
+def _check_labels(key: str, arrays: Arrays, split: Split) -> None:
+    if not split.labels:
+        return
+    labels, counts = np.unique(arrays[key], return_counts=True)
+    found = dict(zip(labels.tolist(), counts.tolist(), strict=True))
+    if found != dict(split.labels):
+        raise ValueError(f"{key} has label counts {found}, expected {dict(split.labels)}")

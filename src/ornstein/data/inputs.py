@@ -1,0 +1,227 @@
+"""Tables, targets and weights as a user gives them, checked: in memory or on disk."""
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ornstein._base.checks import column_names, shown, whole
+from ornstein._base.errors import InputError
+from ornstein.data.on_disk import AnyRows, Stored, on_disk
+
+
+def table(X: Any, feature_names: Any = None) -> tuple[AnyRows, tuple[str, ...] | None]:
+    """A finite, numeric, two-dimensional table and its column names."""
+    array = _rows("X", X)
+    if array.ndim != 2:
+        raise InputError(
+            f"X must be two-dimensional (rows, columns), found shape {array.shape}."
+            + (" Use X.reshape(-1, 1) for a single column." if array.ndim == 1 else "")
+        )
+    if 0 in array.shape:
+        raise InputError(f"X is empty: shape {array.shape}.")
+    names = column_names(X, array.shape[1], feature_names)
+    _finite("X", array, names)
+    return array, names
+
+
+def target(y: Any, rows: int) -> AnyRows:
+    """A finite, numeric target with one value per row."""
+    array = _rows("y", y)
+    if not isinstance(array, Stored) and array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim != 1:
+        remedy = " Open it with columns= one column." if isinstance(array, Stored) else ""
+        raise InputError(f"y must be one-dimensional, found shape {array.shape}.{remedy}")
+    if len(array) != rows:
+        raise InputError(f"X has {rows} rows but y has {len(array)} values; they must agree.")
+    _finite("y", array, None)
+    return array
+
+
+def weights(sample_weight: Any, rows: int) -> npt.NDArray[np.float64]:
+    """Weights of rows: finite, none below 0, some above."""
+    array = _numeric("sample_weight", sample_weight).astype(float)
+    if array.shape != (rows,):
+        raise InputError(
+            f"sample_weight must hold one number for each of {rows} rows, found shape "
+            f"{array.shape}."
+        )
+    _finite("sample_weight", array, None)
+    if (array < 0).any():
+        row = int(np.argmax(array < 0))
+        raise InputError(
+            f"sample_weight must be 0 or above, found {array[row]:g} in row {row}: a row can not "
+            "count less than not at all."
+        )
+    if not (array > 0).any():
+        raise InputError("sample_weight is zero throughout: no row is left. Give some a weight.")
+    return array
+
+
+def counts(y: AnyRows) -> None:
+    """Raise unless a target holds whole numbers from 0."""
+    if isinstance(y, Stored):
+        fits = y.scan.whole and y.scan.low[0] >= 0
+    else:
+        fits = bool(y.min() >= 0 and np.array_equal(y, np.rint(y)))
+    if not fits:
+        raise InputError("y must hold counts (whole numbers from 0) for a Poisson model.")
+
+
+def labels(y: AnyRows, num_classes: int | None) -> tuple[AnyRows, int]:
+    """Integer class labels ``0 .. K-1`` and K."""
+    if num_classes is not None:
+        whole("num_classes", num_classes, low=2, why="a classifier needs two classes")
+    if isinstance(y, Stored):
+        return y.astype(np.int32), _stored_classes(y, num_classes)
+    rounded = np.rint(np.asarray(y, float))
+    if not np.array_equal(rounded, y):
+        fraction = y[rounded != y][0]
+        raise InputError(f"y must hold whole-numbered class labels, found {fraction}.")
+    present = np.unique(rounded)
+    lowest, highest = present[0], present[-1]
+    if present.size < 2:
+        raise InputError(f"y holds one class only ({highest:.0f}): there is nothing to classify.")
+    if lowest < 0:
+        remedy = "numpy.unique(y, return_inverse=True)[1]" if present.size > 2 else "y > 0"
+        raise InputError(
+            f"y must hold labels 0 .. K-1, found {lowest:.0f}. Map them with {remedy}."
+        )
+    if num_classes is None:
+        if highest != present.size - 1:
+            missing = int(np.argmax(present != np.arange(present.size)))
+            raise InputError(
+                f"y has no row of class {missing} although its labels reach {highest:.0f}. Relabel "
+                "with numpy.unique(y, return_inverse=True)[1]; softmax also takes num_classes."
+            )
+        num_classes = present.size
+    if highest >= num_classes:
+        raise InputError(
+            f"y has the label {highest:.0f}, outside 0 .. {num_classes - 1}; raise num_classes."
+        )
+    return rounded.astype(np.int32), num_classes
+
+
+def _stored_classes(y: Stored, num_classes: int | None) -> int:
+    """K of labels on disk, of which only the range is known."""
+    low, high = y.scan.low[0], y.scan.high[0]
+    if not y.scan.whole or low < 0:
+        raise InputError(
+            f"y must hold class labels 0, 1, ..., found numbers from {low:g} to {high:g}"
+            f"{'' if y.scan.whole else ', not all of them whole'}."
+        )
+    if low == high:
+        raise InputError(f"y holds one class only ({high:.0f}): there is nothing to classify.")
+    if num_classes is not None and high >= num_classes:
+        raise InputError(
+            f"y has the label {high:.0f}, outside 0 .. {num_classes - 1}; raise num_classes."
+        )
+    return int(high) + 1 if num_classes is None else num_classes
+
+
+def _rows(name: str, value: Any) -> AnyRows:
+    """Numbers in memory, or those that stay on disk as they are."""
+    value = on_disk(value)
+    if not isinstance(value, Stored):
+        return _numeric(name, value)
+    if value.dtype.kind not in "fiub":
+        raise InputError(f"{name} must be numeric, found dtype {value.dtype} in {value.source}.")
+    return value
+
+
+def _numeric(name: str, value: Any) -> npt.NDArray[Any]:
+    """Numbers as an array; whole numbers beyond 32 bits as floats, which JAX does not wrap."""
+    if hasattr(value, "tocsr"):
+        raise InputError(f"{name} is sparse; convert it with {name}.toarray() if it fits memory.")
+    if np.ma.is_masked(value):
+        raise InputError(f"{name} has masked values. Drop or impute those rows.")
+    array = _frame(name, value) if hasattr(value, "iloc") else _array(name, value)
+    if array.dtype.kind not in "fiub":
+        raise InputError(_not_numeric(name, array))
+    if array.dtype.kind == "b":
+        return array.astype(np.int8)
+    if array.dtype.itemsize > 8:  # extended precision
+        with np.errstate(over="ignore"):
+            return array.astype(float)
+    if array.dtype.kind in "iu" and array.dtype.itemsize == 8 and array.size:
+        fits = int(array.min()) >= -(2**31) and int(array.max()) < 2**31
+        return array if fits else array.astype(float)
+    return array
+
+
+def _array(name: str, value: Any) -> npt.NDArray[Any]:
+    try:
+        return np.asarray(value)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name} is not a table of numbers: {error}") from error
+
+
+def _frame(name: str, frame: Any) -> npt.NDArray[Any]:
+    """A pandas DataFrame or Series, missing values of nullable columns as NaN."""
+    if frame.ndim == 1:
+        return _series(name, frame)
+    if all(isinstance(dtype, np.dtype) and dtype.kind in "fiu" for dtype in frame.dtypes):
+        return np.asarray(frame)
+    columns = []
+    for j, column in enumerate(frame.columns):
+        series = frame.iloc[:, j]
+        if str(series.dtype) == "category":
+            raise InputError(
+                f"{name}[{column!r}] is categorical. Encode it with pandas.get_dummies, or, if its "
+                "categories are quantities, convert it with astype(float)."
+            )
+        columns.append(_series(f"{name}[{column!r}]", series))
+    return np.column_stack(columns) if columns else np.empty(frame.shape)
+
+
+def _series(name: str, series: Any) -> npt.NDArray[Any]:
+    if not isinstance(series.dtype, np.dtype) and series.dtype.kind in "fiub":
+        return np.asarray(series.to_numpy(dtype=float, na_value=np.nan))
+    array = np.asarray(series)
+    if array.dtype.kind not in "fiub":
+        raise InputError(_not_numeric(name, array))
+    return array
+
+
+def _not_numeric(name: str, array: npt.NDArray[Any]) -> str:
+    """Says what was found instead of numbers, with an example."""
+    values = array.flat if array.dtype.kind == "O" else array.ravel()[:1].tolist()
+    odd = next((value for value in values if not isinstance(value, int | float)), None)
+    example = f" (e.g. {shown(odd)})" if odd is not None else ""
+    remedy = "Convert it with astype(float)"
+    if isinstance(odd, str):
+        remedy = "Encode text as numbers first, e.g. with pandas.get_dummies"
+    elif array.dtype.kind in "mM" or hasattr(odd, "isoformat"):
+        remedy = "Turn dates into numbers first, e.g. days since the first"
+    elif array.dtype.kind == "c":
+        remedy = "Split complex numbers into real and imaginary parts"
+    elif odd is None and array.dtype.kind == "O" and array.size:
+        remedy = "Convert it with astype(float); drop or impute missing values"
+    return f"{name} must be numeric, found dtype {array.dtype}{example}. {remedy}."
+
+
+def _finite(name: str, array: AnyRows, names: tuple[str, ...] | None) -> None:
+    if array.dtype.kind != "f":
+        return
+    if isinstance(array, Stored):
+        counts, first = array.scan.bad, array.scan.first_bad
+    elif np.isfinite(array).all():
+        return
+    else:
+        bad = ~np.isfinite(array)
+        counts, first = (
+            bad.sum(axis=0).reshape(-1),
+            int(np.argmax(bad.reshape(len(bad), -1).any(axis=1))),
+        )
+    if not counts.any():
+        return
+    if array.ndim == 1:
+        where = f"in {int(counts[0])} rows, the first being row {first}"
+    else:
+        shown = [
+            f"{names[j] if names else f'column {j}'} ({int(counts[j])})"
+            for j in np.flatnonzero(counts)[:5]
+        ]
+        where = "in " + ", ".join(shown) + (" and more" if (counts > 0).sum() > 5 else "")
+    raise InputError(f"{name} has NaN or infinite values {where}. Drop or impute those rows.")

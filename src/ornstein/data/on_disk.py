@@ -1,0 +1,228 @@
+"""Rows that stay on disk: read by blocks or by number, never all at once."""
+
+import json
+import mmap
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from copy import copy
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple, TypeAlias, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from ornstein._base import multihost
+
+T = TypeVar("T")
+
+_SCAN_NUMBERS = 2**22  # read at once where every row is looked at
+_TAKEN = 2**14  # rows looked up at once
+_PAGE = 2**12  # bytes
+_BLOCK_BYTES = 2**14  # of neighbours, read from a disk in hardly more time than one row
+_END = object()
+
+
+class Scan(NamedTuple):
+    """What all rows are like, by column: non-finite numbers, the least and the greatest.
+
+    ``first_bad`` is the first row with a non-finite number, ``whole`` whether all are whole.
+    """
+
+    bad: npt.NDArray[np.int64]
+    low: npt.NDArray[np.float64]
+    high: npt.NDArray[np.float64]
+    whole: bool
+    first_bad: int | None
+
+
+class Stored(ABC):
+    """Numbers with rows along the first axis, one or two-dimensional, that stay where they are.
+
+    Slices and row numbers, ``rows[10:20]`` or ``rows[[3, 1, 4]]``, are read when asked for, and
+    come as arrays.
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    source: str
+    """Where they are, for messages."""
+    neighbours: int
+    """Rows that are read together in hardly more time than one."""
+
+    @abstractmethod
+    def _read(self, start: int, stop: int) -> npt.NDArray[Any]:
+        """Rows from ``start`` to before ``stop``, which exist."""
+
+    @abstractmethod
+    def _take(self, index: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+        """Rows by number, in ascending order."""
+
+    @property
+    def ndim(self) -> int:
+        """Axes."""
+        return len(self.shape)
+
+    def __len__(self) -> int:
+        """Rows."""
+        return self.shape[0]
+
+    def __getitem__(self, rows: Any) -> npt.NDArray[Any]:
+        """Rows by number, or a range of them."""
+        if isinstance(rows, slice):
+            start, stop, step = rows.indices(len(self))
+            if step == 1:
+                return self._cast(self._read(start, max(start, stop)))
+            rows = np.arange(start, stop, step)
+        index = np.asarray(rows)
+        if index.dtype == bool:
+            index = np.flatnonzero(index)
+        if index.size and not (index.min() >= 0 and index.max() < len(self)):
+            raise IndexError(f"{self.source} has rows 0 to {len(self) - 1}")
+        flat = index.reshape(-1).astype(np.int64)
+        order = np.argsort(flat, kind="stable")
+        found = np.empty((len(flat), *self.shape[1:]), self.dtype)
+        for first in range(0, len(flat), _TAKEN):
+            some = order[first : first + _TAKEN]
+            found[some] = self._take(flat[some])
+        return found.reshape(index.shape + self.shape[1:])
+
+    def __array__(self, *_: Any, **__: Any) -> npt.NDArray[Any]:
+        """Refused: it would not fit memory."""
+        raise TypeError(
+            f"{self.source} stays on disk and is read by blocks of rows, but this needs all of it "
+            "in memory. If it fits, read it with rows[:]."
+        )
+
+    def astype(self, dtype: npt.DTypeLike) -> "Stored":
+        """The same rows, converted as they are read."""
+        converted = copy(self)
+        converted.dtype = np.dtype(dtype)
+        return converted
+
+    @cached_property
+    def scan(self) -> Scan:
+        """What all rows are like, by one pass over them."""
+        width = int(np.prod(self.shape[1:]))
+        step = max(1, min(_SCAN_NUMBERS // max(1, width), -(-len(self) // multihost.count())))
+        first_bad, whole = None, True
+        bad = np.zeros(width, np.int64)
+        low, high = np.full(width, np.inf), np.full(width, -np.inf)
+        pieces = range(0, len(self), step)
+        starts = [pieces[i] for i in multihost.share(len(pieces))]
+        for start, part in zip(starts, ahead(self[s : s + step] for s in starts), strict=True):
+            block = part.reshape(len(part), width)
+            low, high = np.minimum(low, block.min(axis=0)), np.maximum(high, block.max(axis=0))
+            if self.dtype.kind != "f":
+                continue
+            finite = np.isfinite(block)
+            if not finite.all():
+                bad += (~finite).sum(axis=0)
+                if first_bad is None:
+                    first_bad = start + int(np.argmax(~finite.all(axis=1)))
+            whole = whole and bool((block == np.rint(block)).all())
+        return _joined(Scan(bad, low, high, whole, first_bad))
+
+    def _cast(self, rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        return rows.astype(self.dtype, copy=False)
+
+    def __repr__(self) -> str:
+        """One line."""
+        return f"Stored({self.source}, shape={self.shape}, dtype={self.dtype})"
+
+
+def _joined(scan: Scan) -> Scan:
+    """What all processes of a run saw, each of its share of the rows."""
+    seen = [
+        json.loads(content) for content in multihost.gathered(json.dumps(_plain(scan)).encode())
+    ]
+    bad, low, high, whole, first = zip(*seen, strict=True)
+    firsts = [row for row in first if row is not None]
+    return Scan(
+        np.sum(bad, axis=0, dtype=np.int64),
+        np.min(low, axis=0),
+        np.max(high, axis=0),
+        all(whole),
+        min(firsts) if firsts else None,
+    )
+
+
+def _plain(scan: Scan) -> list[Any]:
+    return [part.tolist() if isinstance(part, np.ndarray) else part for part in scan]
+
+
+class InFile(Stored):
+    """Rows that lie one after the other in a file, some columns of them or all.
+
+    They are read, not mapped: mapped pages, and those around them, count as memory in use until
+    the system wants them back.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        offset: int,
+        shape: tuple[int, ...],
+        dtype: np.dtype[Any],
+        columns: npt.NDArray[np.int64] | int | None = None,
+    ) -> None:
+        self._file = path, offset, shape, dtype
+        self._columns = columns
+        self.shape, self.dtype, self.source = shape, dtype, str(path)
+        if columns is not None:
+            self.shape = (shape[0],) if np.ndim(columns) == 0 else (shape[0], np.size(columns))
+        width = int(np.prod(shape[1:])) * dtype.itemsize
+        self.neighbours = max(1, _BLOCK_BYTES // max(1, width))
+
+    def _read(self, start: int, stop: int) -> npt.NDArray[Any]:
+        path, offset, shape, dtype = self._file
+        width = int(np.prod(shape[1:]))
+        at = offset + start * width * dtype.itemsize
+        found = np.fromfile(path, dtype, (stop - start) * width, offset=at)
+        if found.size != (stop - start) * width:
+            raise OSError(f"{path} is shorter than it was when it was opened")
+        return self._chosen(found.reshape(stop - start, *shape[1:]))
+
+    def _take(self, index: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
+        path, offset, shape, dtype = self._file
+        width = int(np.prod(shape[1:])) * dtype.itemsize
+        # Rows that a page holds together are read at once, and so is what lies between them.
+        breaks = np.flatnonzero(np.diff(index) > max(1, _PAGE // max(1, width))) + 1
+        firsts, lasts = index[np.r_[0, breaks]], index[np.r_[breaks - 1, len(index) - 1]]
+        lengths = lasts - firsts + 1
+        places = np.cumsum(lengths) - lengths
+        found = np.empty((int(lengths.sum()), *shape[1:]), dtype)
+        content = found.reshape(-1).view(np.uint8).data
+        with path.open("rb", buffering=0) as file:
+            for first, length, place in zip(firsts, lengths, places, strict=True):
+                part = content[place * width : (place + length) * width]
+                if os.preadv(file.fileno(), [part], offset + int(first) * width) != len(part):
+                    raise OSError(f"{path} is shorter than it was when it was opened")
+        sizes = np.diff(np.r_[0, breaks, len(index)])
+        return self._chosen(found[index - np.repeat(firsts - places, sizes)])
+
+    def _chosen(self, rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        return rows if self._columns is None else rows[:, self._columns]
+
+
+AnyRows: TypeAlias = npt.NDArray[Any] | Stored
+"""Rows in memory or on disk."""
+
+
+def on_disk(value: Any) -> Any:
+    """A memory map as rows that stay on disk; anything else as it is."""
+    whole = isinstance(value, np.memmap) and isinstance(value.base, mmap.mmap)
+    if not whole or value.ndim not in (1, 2) or not value.flags.c_contiguous or not value.filename:
+        return value
+    return InFile(Path(value.filename), value.offset, value.shape, value.dtype)
+
+
+def ahead(items: Iterator[T]) -> Iterator[T]:
+    """The same items, the next one made by another thread while one is in use."""
+    with ThreadPoolExecutor(1) as pool:
+        following: Any = pool.submit(next, items, _END)
+        while (item := following.result()) is not _END:
+            following = pool.submit(next, items, _END)
+            yield item

@@ -1,0 +1,99 @@
+"""Rows that the host reads ahead of the steps that need them: from disk, and for many devices.
+
+Which rows depends on the key, the chain and the segment alone. ``independent`` rows are drawn one
+by one. On disks neighbours come nearly for free, so ``blocks`` are read at random places, as many
+as a segment needs, and their rows shuffled before they are dealt out to its batches: no row is
+more likely than another, each is used once, and where neighbours are no more alike than other rows
+the noise is that of independent rows.
+
+Over many devices the table is cut into *shards* of neighbouring rows and every batch takes the same
+number of rows from each: whoever holds a shard reads no other, and batches do not depend on how
+many devices share them.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import jax
+import numpy as np
+import numpy.typing as npt
+
+from ornstein._base.trees import num_rows
+from ornstein._base.types import PyTree
+from ornstein.data.batches import Batches
+from ornstein.data.on_disk import Stored
+
+SCHEMES = ("independent", "blocks")
+_MOST_SHARDS = 64
+_SHARD_ROWS = 500  # at least
+
+
+@dataclass(frozen=True)
+class Feed:
+    """What makes the rows of a segment, of one chain.
+
+    Attributes
+    ----------
+    batches
+        How rows are drawn.
+    data
+        All rows, in memory or on disk.
+    fold
+        What the model makes of rows for its loop.
+    entropy
+        The run's key as plain numbers.
+    shards
+        Parts of the table from which every batch takes equally many rows.
+    """
+
+    batches: Batches
+    data: PyTree
+    fold: Callable[[PyTree], PyTree]
+    entropy: tuple[int, ...]
+    shards: int = 1
+
+    def numbers(self, chain: int, segment: int, steps: int, shard: int) -> npt.NDArray[np.int64]:
+        """Numbers of the rows a shard gives to each step, (steps, S / shards)."""
+        seed = np.random.SeedSequence(self.entropy, spawn_key=(chain + 1, segment, shard))
+        rng = np.random.Generator(np.random.SFC64(seed))
+        N, size = self.batches.num_data, self.batches.batch_size // self.shards
+        low, high = shard * N // self.shards, (shard + 1) * N // self.shards
+        if self.batches.scheme == "independent":
+            return rng.integers(low, high, (steps, size))
+        block, wanted = neighbours(self.data), steps * size
+        starts = rng.integers(0, high - low, -(-wanted // block))
+        # Round the shard's end, so that no row is more likely than another.
+        rows = low + (starts[:, None] + np.arange(block)).reshape(-1) % (high - low)
+        return rng.permutation(rows)[:wanted].reshape(steps, size)
+
+    def rows(self, chain: int, segment: int, steps: int, shards: range | None = None) -> PyTree:
+        """Rows for every step of a segment from some of the shards, (steps, rows, ...)."""
+        chosen = range(self.shards) if shards is None else shards
+        numbers = [self.numbers(chain, segment, steps, shard) for shard in chosen]
+        index = np.concatenate(numbers, axis=1)
+        rows = self.fold(jax.tree.map(lambda leaf: leaf[index.reshape(-1)], self.data))
+        return jax.tree.map(lambda leaf: leaf.reshape(*index.shape, *leaf.shape[1:]), rows)
+
+    @property
+    def step_bytes(self) -> int:
+        """Memory that one step's rows take."""
+        row = self.fold(jax.tree.map(lambda leaf: leaf[:1], self.data))
+        return self.batches.batch_size * sum(leaf.nbytes for leaf in jax.tree.leaves(row))
+
+
+def shards_of(batches: Batches) -> int:
+    """Shards that batches are taken from, whoever reads them: a power of two that divides a batch.
+
+    Of V shards in no order a batch has ``1 - V/N`` of the noise of independent rows: few enough.
+    """
+    few = max(1, batches.num_data // _SHARD_ROWS)
+    divides = batches.batch_size & -batches.batch_size
+    return min(divides, _MOST_SHARDS, 1 << (few.bit_length() - 1))
+
+
+def neighbours(data: PyTree) -> int:
+    """Rows to read together, 1 in memory."""
+    stored: Iterator[int] = (
+        leaf.neighbours for leaf in jax.tree.leaves(data) if isinstance(leaf, Stored)
+    )
+    return min(max(1, num_rows(data) // 16), min(stored, default=1))

@@ -1,0 +1,338 @@
+"""A NumPyro model as a posterior: its sites' log-densities, row by row, over the real line.
+
+The model is run twice in every log-likelihood. The first run gives latent sites their constrained
+values; its rows do not matter, unless the prior looks at them. The second substitutes those values
+and sees one row.
+"""
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any, NamedTuple, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpyro import handlers
+from numpyro.primitives import Messenger
+
+from ornstein._base.errors import InputError
+from ornstein._base.trees import Layout, cast
+from ornstein._base.types import Array, PyTree
+from ornstein.models.adapters._sites import (
+    Free,
+    Plate,
+    Trace,
+    captured_axes,
+    check_sites,
+    inside,
+    plate_size,
+    refuse_outside,
+    refuse_unknown,
+)
+from ornstein.models.posterior import Posterior
+
+Rows: TypeAlias = dict[str, Any]
+"""``arguments`` and ``observed``, each by name, rows along the first axis."""
+
+Call: TypeAlias = Callable[..., Trace]
+"""``(arguments, size, *handlers) -> trace`` of the model on so many rows."""
+
+_COMPARED = 50  # rows on which the model is run together and one by one
+_AWAY = 0.1  # distance from the start of the point where that is done
+
+
+class _Prior(NamedTuple):
+    """What a run of the model says of parameters on the real line."""
+
+    values: dict[str, Array]
+    log_density: Array
+    deterministic: dict[str, Array]
+
+
+class _Trial(NamedTuple):
+    """The same, its rows being one or all; and the log-likelihood of some, together and apart."""
+
+    on_one: _Prior
+    on_all: _Prior
+    together: Array
+    apart: Array
+
+
+def posterior(
+    model: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: Mapping[str, Any],
+    plate: str,
+    rows: Sequence[str] | None,
+    init: Mapping[str, Any] | None,
+) -> Posterior:
+    """See :func:`ornstein.from_numpyro`."""
+    with jax.enable_x64(True):
+        arguments = _Arguments(model, args, kwargs)
+        seen = _looked_at(arguments, plate, init or {})
+        size = plate_size(seen.trace, seen.sizes, plate)
+        refuse_unknown("init", init or {}, seen.params)
+        refuse_outside(seen.params)
+        check_sites(seen.trace, seen.scales, plate, size)
+        if not seen.params:
+            raise InputError("the model has no latent sites: there is nothing to sample.")
+        given = {name: arguments.arrays[name] for name in arguments.of_rows(size, rows)}
+        call = _caller(arguments, {*given}, plate)
+        axes = captured_axes(_single(call, plate, given, seen.params), plate, size)
+        observed = {name: np.moveaxis(seen.observed[name], axis, 0) for name, axis in axes.items()}
+        data = {"arguments": given, "observed": observed}
+        return _assemble(call, plate, axes, data, seen.params)
+
+
+class _Seen(NamedTuple):
+    """The model run on all rows: its sites, sizes of its plate, and numbers."""
+
+    trace: Trace
+    sizes: set[int]
+    params: dict[str, Any]
+    observed: dict[str, Any]
+    scales: dict[str, Any]
+
+
+def _looked_at(arguments: "_Arguments", plate: str, init: Mapping[str, Any]) -> _Seen:
+    """Run the model on all rows; numbers come out of compiled code, which is quicker."""
+    notes: dict[str, Any] = {}
+
+    def run(arrays: Mapping[str, Array]) -> tuple[Any, ...]:
+        whole, free = Plate(plate, None), Free({}, init, plate)
+        found = _run(lambda: arguments.call(arrays), whole, free)
+        notes.update(trace=found, sizes=whole.sizes)
+        sites = {name: site for name, site in found.items() if site["type"] == "sample"}
+        observed = {name: site["value"] for name, site in sites.items() if site["is_observed"]}
+        scales = {name: 1.0 if s["scale"] is None else s["scale"] for name, s in sites.items()}
+        return free.params, observed, scales
+
+    with _explained("on all rows"):
+        found = jax.tree.map(np.asarray, jax.jit(run)(arguments.arrays))
+    return _Seen(notes["trace"], notes["sizes"], *found)
+
+
+def _single(call: Call, plate: str, given: Mapping[str, Any], params: PyTree) -> Trace:
+    """The model's sites on one row; only their shapes mean anything."""
+    notes: Trace = {}
+
+    def run(arguments: Mapping[str, Array], params: PyTree) -> None:
+        notes.update(call(arguments, 1, Free(params, {}, plate)))
+
+    with _explained("on one row"):
+        jax.eval_shape(run, _first(given), params)
+    return notes
+
+
+def _assemble(
+    call: Call, plate: str, axes: dict[str, int], data: Rows, start: dict[str, Any]
+) -> Posterior:
+    """The posterior of a model that was looked at, tried at a point near the start."""
+    prior, observe = _prior(call, plate), _observer(call, plate, axes)
+    size = len(jax.tree.leaves(data)[0])
+    found = _tried(prior, observe, data, start, size)
+    on_one, on_all = found.on_one, found.on_all
+    shown = tuple(
+        name
+        for name, value in on_one.deterministic.items()
+        if _same(value, on_all.deterministic[name])
+    )
+    alike = _same((on_one.values, on_one.log_density), (on_all.values, on_all.log_density))
+    # A prior that looks at the rows keeps a copy of all of them.
+    looked_at, rows = (_first(data["arguments"]), 1) if alike else (data["arguments"], size)
+
+    def log_likelihood(params: PyTree, row: PyTree) -> Array:
+        return observe(prior(params, looked_at, rows).values, _alone(row), 1)
+
+    def log_prior(params: PyTree) -> Array:
+        return prior(params, looked_at, rows).log_density
+
+    def constrain(params: PyTree) -> PyTree:
+        found = prior(params, looked_at, rows)
+        return {**found.values, **{name: found.deterministic[name] for name in shown}}
+
+    return Posterior(log_likelihood, log_prior, data, init=start, constrain=constrain)
+
+
+def _tried(prior: Any, observe: Any, data: Rows, start: dict[str, Any], size: int) -> _Trial:
+    """Compare the model on one row, some and all; some together must be as likely as apart."""
+    rng = np.random.default_rng(0)
+    point = {name: free + _AWAY * rng.normal(size=free.shape) for name, free in start.items()}
+
+    def trial(point: PyTree, data: Rows, some: Rows) -> _Trial:
+        on_all = prior(point, data["arguments"], size)
+        singles = jax.vmap(lambda row: observe(on_all.values, _alone(row), 1))(some)
+        return _Trial(
+            prior(point, _first(data["arguments"]), 1),
+            on_all,
+            observe(on_all.values, some, len(singles)),
+            singles,
+        )
+
+    exact = cast(data, np.float64)
+    some = jax.tree.map(lambda leaf: leaf[:_COMPARED], exact)
+    with _explained("on some rows"):
+        found: _Trial = jax.tree.map(np.asarray, jax.jit(trial)(point, exact, some))
+    apart, scale = found.apart.sum(), np.abs(found.apart).sum()
+    if np.isfinite(found.together) and not abs(found.together - apart) <= 1e-8 * scale:
+        raise InputError(
+            f"{len(found.apart)} rows together have log-likelihood {found.together:.6g}, one by "
+            f"one {apart:.6g}: rows must be independent given the latent sites. Compute what needs "
+            "several rows, such as means of columns, outside the model."
+        )
+    return found
+
+
+class _Arguments:
+    """What the model is called with, as leaves with names."""
+
+    def __init__(
+        self, model: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> None:
+        if not callable(model):
+            raise InputError(f"model must be a function, found {type(model).__name__}.")
+        try:
+            self.signature = inspect.signature(model)
+            bound = self.signature.bind(*args, **kwargs)
+        except TypeError as error:
+            raise InputError(f"the model does not take these arguments: {error}.") from error
+        keyed, self.treedef = jax.tree_util.tree_flatten_with_path(dict(bound.arguments))
+        names = Layout.of(dict(bound.arguments)).leaf_names()
+        self.model, self.names = model, names
+        self.owners = {name: path[0].key for name, (path, _) in zip(names, keyed, strict=True)}
+        leaves = {name: _host(name, leaf) for name, (_, leaf) in zip(names, keyed, strict=True)}
+        self.arrays = {k: leaf for k, leaf in leaves.items() if isinstance(leaf, np.ndarray)}
+        self.others = {k: leaf for k, leaf in leaves.items() if k not in self.arrays}
+
+    def call(self, arrays: Mapping[str, Any]) -> None:
+        """Run the model on these arrays in place of its own."""
+        leaves = {**self.others, **arrays}
+        bound = _bound(self.signature, self.treedef, [leaves[name] for name in self.names])
+        self.model(*bound.args, **bound.kwargs)
+
+    def of_rows(self, size: int, wanted: Sequence[str] | None) -> list[str]:
+        """Names of the leaves that hold rows."""
+        long = [name for name, leaf in self.arrays.items() if leaf.shape[:1] == (size,)]
+        if wanted is None:
+            return long
+        if isinstance(wanted, str):
+            wanted = [wanted]
+        refuse_unknown("rows", wanted, self.owners.values())
+        chosen = [name for name, owner in self.owners.items() if owner in wanted]
+        for name in chosen:
+            if name not in long:
+                shape = np.shape(self.arrays.get(name, 0))
+                raise InputError(
+                    f"rows names {self.owners[name]!r}, but {name} has shape {shape} and the "
+                    f"plate {size} rows."
+                )
+        return chosen
+
+
+def _host(name: str, leaf: Any) -> Any:
+    """Arrays on the host, where they follow the precision of a call; others as they are."""
+    if isinstance(leaf, jax.Array) and not jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        return np.asarray(leaf)
+    if hasattr(leaf, "columns") or hasattr(leaf, "iloc"):
+        raise InputError(f"{name} is a {type(leaf).__name__}; give numpy.asarray of it.")
+    return leaf
+
+
+def _bound(
+    signature: inspect.Signature, treedef: Any, leaves: Sequence[Any]
+) -> inspect.BoundArguments:
+    return inspect.BoundArguments(signature, jax.tree.unflatten(treedef, leaves))
+
+
+def _caller(arguments: _Arguments, rows: set[str], plate: str) -> Call:
+    """Runs the model on other rows than it was given."""
+    # Names of their own, not an object: constants that functions capture are looked for by name.
+    model, signature, treedef = arguments.model, arguments.signature, arguments.treedef
+    names, others = arguments.names, arguments.others
+    fixed = {name: leaf for name, leaf in arguments.arrays.items() if name not in rows}
+
+    def call(given: Mapping[str, Any], size: int, *inner: Messenger) -> Trace:
+        arrays = {name: jnp.asarray(leaf) for name, leaf in {**fixed, **given}.items()}
+        bound = _bound(signature, treedef, [{**others, **arrays}[name] for name in names])
+        return _run(lambda: model(*bound.args, **bound.kwargs), Plate(plate, size), *inner)
+
+    return call
+
+
+def _run(function: Callable[[], Any], *inner: Messenger) -> Trace:
+    with ExitStack() as stack:
+        found: Trace = stack.enter_context(handlers.trace())
+        for handler in inner:
+            stack.enter_context(handler)
+        function()
+    return found
+
+
+def _prior(call: Call, plate: str) -> Callable[[PyTree, Mapping[str, Any], int], _Prior]:
+    """Log-density and values of the latent sites, their priors looking at some rows."""
+
+    def prior(params: PyTree, arguments: Mapping[str, Any], size: int) -> _Prior:
+        free = Free(params, {}, plate)
+        found = call(arguments, size, free)
+        log_density = free.log_jacobian
+        for site in found.values():
+            if site["type"] == "sample" and not inside(site, plate):
+                log_density = log_density + jnp.sum(site["fn"].log_prob(site["value"]))
+        deterministic = {
+            name: jnp.asarray(site["value"])
+            for name, site in found.items()
+            if site["type"] == "deterministic"
+        }
+        return _Prior(free.values, jnp.asarray(log_density), deterministic)
+
+    return prior
+
+
+def _observer(
+    call: Call, plate: str, axes: dict[str, int]
+) -> Callable[[dict[str, Array], Rows, int], Array]:
+    """Log-likelihood of some rows, unscaled, given the latent sites' values."""
+
+    def observe(values: dict[str, Array], rows: Rows, size: int) -> Array:
+        seen = {name: jnp.moveaxis(rows["observed"][name], 0, axis) for name, axis in axes.items()}
+        found = call(rows["arguments"], size, handlers.substitute(data={**values, **seen}))
+        terms = [
+            jnp.sum(site["fn"].log_prob(site["value"]))
+            for site in found.values()
+            if site["type"] == "sample" and inside(site, plate)
+        ]
+        return sum(terms[1:], start=terms[0])
+
+    return observe
+
+
+@contextmanager
+def _explained(how: str) -> Iterator[None]:
+    """The model's own failures, as what a user can mend."""
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        raise InputError(
+            f"the model failed {how}: {type(error).__name__}: {error}. It is run on rows that JAX "
+            "traces, one at a time: sizes must not be read off the values of rows."
+        ) from error
+
+
+def _first(rows: PyTree) -> PyTree:
+    return jax.tree.map(lambda leaf: leaf[:1], rows)
+
+
+def _alone(row: PyTree) -> PyTree:
+    """One row as a batch."""
+    return jax.tree.map(lambda leaf: leaf[None], row)
+
+
+def _same(one: PyTree, other: PyTree) -> bool:
+    pairs = zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
+    return all(
+        np.shape(a) == np.shape(b) and np.allclose(a, b, rtol=1e-9, atol=0.0, equal_nan=True)
+        for a, b in pairs
+    )

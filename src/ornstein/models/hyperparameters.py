@@ -1,0 +1,208 @@
+"""Hyperparameters that may be learned: their values, constraints, and where a model keeps them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+
+from ornstein._base.checks import choice, shown
+from ornstein._base.errors import InputError
+from ornstein._base.trees import Layout
+from ornstein._base.types import Array, LogLikelihood, LogPrior, PyTree, Vector
+
+Assign: TypeAlias = Callable[[PyTree, PyTree], PyTree]
+"""``(values, numbers) -> numbers``: the model's fixed numbers with hyperparameters put in."""
+
+_ROUND_TRIP = 1e-6
+
+
+class Constraint(NamedTuple):
+    """A smooth one-to-one map of a hyperparameter's range to the real line."""
+
+    name: str
+    to_real: Callable[[Any], Any]
+    from_real: Callable[[Any], Any]
+
+
+CONSTRAINTS = {
+    "positive": Constraint("positive", jnp.log, jnp.exp),
+    "real": Constraint("real", lambda x: x, lambda x: x),
+    "unit": Constraint("unit", lambda x: jnp.log(x) - jnp.log1p(-x), jax.nn.sigmoid),
+}
+"""By name: above 0 (log scale), any number, between 0 and 1 (logit)."""
+
+
+class Ties(NamedTuple):
+    """How the zoo's hyperparameters reach a model, where closed forms are known.
+
+    Attributes
+    ----------
+    groups
+        For every parameter, the number of the prior precision it shares; -1: its own, fixed.
+    precisions
+        Number of precisions to learn.
+    noise
+        Whether the noise scale of a linear regression is learned.
+    """
+
+    groups: npt.NDArray[np.int64]
+    precisions: int
+    noise: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Learnable:
+    """What can be learned of a posterior. Hashable by identity: compiled code is keyed on it.
+
+    Attributes
+    ----------
+    layout
+        How the hyperparameters lie in a flat vector.
+    constraints
+        One per leaf.
+    assign
+        Puts values into the model's fixed numbers.
+    in_likelihood
+        Whether the rows' log-likelihood depends on them, or only the prior.
+    ties
+        What is known in closed form; None for models of one's own.
+    names
+        Names for the entries along a leaf's last axis.
+    functions
+        Log-likelihood and log-prior at given fixed numbers; None where they take hyperparameters.
+    """
+
+    layout: Layout
+    constraints: tuple[Constraint, ...]
+    assign: Assign
+    in_likelihood: bool
+    ties: Ties | None = None
+    names: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    functions: Callable[[PyTree], tuple[LogLikelihood, LogPrior]] | None = None
+
+    @property
+    def labels(self) -> list[str]:
+        """A readable name for every hyperparameter."""
+        return self.layout.labels(self.names)
+
+    def checked(self, name: str, values: PyTree) -> PyTree:
+        """Values as float64 arrays of the right structure and range."""
+        try:
+            found = self.layout.treedef.flatten_up_to(values)
+        except (TypeError, ValueError) as error:
+            raise InputError(
+                f"{name} does not fit the hyperparameters {self.layout.treedef}: {error}"
+            ) from error
+        leaves = []
+        for leaf, label, shape, constraint in zip(
+            found, self.layout.leaf_names(), self.layout.shapes, self.constraints, strict=True
+        ):
+            where = f"{name} {label!r}"
+            array = _numbers(where, leaf)
+            if array.shape != shape:
+                raise InputError(f"{where} must have shape {shape}, found {array.shape}.")
+            _check_range(where, array, constraint)
+            leaves.append(array)
+        return jax.tree.unflatten(self.layout.treedef, leaves)
+
+    def to_real(self, values: PyTree) -> Vector:
+        """The values as a flat vector on the unconstrained scale."""
+        with jax.enable_x64(True):
+            mapped = [
+                np.asarray(constraint.to_real(jnp.asarray(leaf, float)), float).reshape(-1)
+                for constraint, leaf in zip(self.constraints, jax.tree.leaves(values), strict=True)
+            ]
+        return np.concatenate(mapped)
+
+    def from_real(self, eta: Array | Vector) -> PyTree:
+        """Values from a vector on the unconstrained scale; may be traced."""
+        leaves = jax.tree.leaves(self.layout.unravel(eta))
+        mapped = [c.from_real(leaf) for c, leaf in zip(self.constraints, leaves, strict=True)]
+        return jax.tree.unflatten(self.layout.treedef, mapped)
+
+    def host_values(self, eta: Vector) -> PyTree:
+        """Values as float64 host arrays."""
+        with jax.enable_x64(True):
+            return jax.tree.map(lambda leaf: np.asarray(leaf, float), self.from_real(eta))
+
+
+def learnable(
+    values: PyTree, constraints: Any, assign: Assign, in_likelihood: bool, **known: Any
+) -> Learnable:
+    """Check hyperparameters and their constraints, one for all or one per leaf."""
+    layout = _layout_of("hyper", values)
+    found = Learnable(layout, _constraints(constraints, layout), assign, in_likelihood, **known)
+    found.checked("hyper", values)
+    return found
+
+
+def _layout_of(name: str, values: PyTree) -> Layout:
+    for path, leaf in jax.tree_util.tree_leaves_with_path(values):
+        _numbers(name + jax.tree_util.keystr(path), leaf)
+    layout = Layout.of(values)
+    if layout.dim == 0:
+        raise InputError(f"{name} holds no numbers; leave it out if there is nothing to learn.")
+    return layout
+
+
+def _numbers(where: str, leaf: Any) -> Vector:
+    try:
+        array = np.asarray(leaf)
+    except ValueError:
+        array = np.asarray(None)
+    if array.dtype.kind not in "fiu":
+        raise InputError(f"{where} must be a number or an array of them, found {shown(leaf)}.")
+    if not np.all(np.isfinite(array)):
+        raise InputError(f"{where} holds NaN or infinite values; give finite numbers.")
+    return array.astype(float)
+
+
+def _constraints(given: Any, layout: Layout) -> tuple[Constraint, ...]:
+    if given is None:
+        given = "positive"
+    if isinstance(given, str) or _is_pair(given):
+        return (_constraint(given),) * len(layout.shapes)
+    try:
+        each = layout.treedef.flatten_up_to(given)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            "constraints must be one for all hyperparameters, or one for each in the structure "
+            f"of hyper ({layout.treedef}): {error}"
+        ) from error
+    return tuple(_constraint(one) for one in each)
+
+
+def _constraint(given: Any) -> Constraint:
+    if _is_pair(given):
+        return Constraint("of your own", *given)
+    if isinstance(given, str):
+        return CONSTRAINTS[choice("constraints", given, tuple(CONSTRAINTS))]
+    raise InputError(
+        f"constraints must be {', '.join(map(repr, CONSTRAINTS))} or a pair of functions "
+        f"(to_real, from_real), found {shown(given)}."
+    )
+
+
+def _is_pair(given: Any) -> bool:
+    return isinstance(given, tuple) and len(given) == 2 and all(callable(one) for one in given)
+
+
+def _check_range(where: str, leaf: Vector, constraint: Constraint) -> None:
+    if constraint.name == "positive" and not (leaf > 0).all():
+        raise InputError(f"{where} must be above 0, found {shown(leaf.tolist())}.")
+    if constraint.name == "unit" and not ((leaf > 0) & (leaf < 1)).all():
+        raise InputError(f"{where} must lie between 0 and 1, found {shown(leaf.tolist())}.")
+    if constraint.name in CONSTRAINTS:
+        return
+    with jax.enable_x64(True):
+        real = np.asarray(constraint.to_real(jnp.asarray(leaf)), float)
+        back = np.asarray(constraint.from_real(jnp.asarray(real)), float)
+    if back.shape != leaf.shape or not np.allclose(back, leaf, rtol=_ROUND_TRIP, atol=1e-12):
+        raise InputError(
+            f"{where}: constraints is a pair (to_real, from_real) whose second must undo the "
+            f"first; {shown(leaf.tolist())} came back as {shown(back.tolist())}."
+        )

@@ -1,0 +1,258 @@
+"""Ready-made posteriors over tables. Parameters are named ``coef`` and ``intercept``."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+
+from ornstein._base import checks
+from ornstein._base.errors import InputError
+from ornstein._base.trees import Layout
+from ornstein._base.types import LogLikelihood, LogPrior, PyTree
+from ornstein.data import inputs
+from ornstein.data.on_disk import AnyRows, Stored
+from ornstein.models.earlier_rows import ContinuedGlm, Past
+from ornstein.models.families import Bernoulli, Categorical, Counts, Family, Gaussian
+from ornstein.models.glm import Glm
+from ornstein.models.posterior import Posterior
+from ornstein.models.shared_priors import Groups, tie
+
+
+def linear(
+    X: npt.ArrayLike,
+    y: npt.ArrayLike,
+    prior_precision: float | Sequence[float] = 1.0,
+    noise_scale: float = 1.0,
+    intercept: bool = False,
+    feature_names: Sequence[str] | None = None,
+    groups: Groups = None,
+    learn: str | Sequence[str] = ("prior_precision", "noise_scale"),
+    sample_weight: npt.ArrayLike | None = None,
+) -> Posterior:
+    """Linear regression: ``y = X coef + intercept + noise_scale * normal``.
+
+    Parameters
+    ----------
+    X
+        Table of shape (rows, columns); an array or a DataFrame.
+    y
+        Target, one number per row.
+    prior_precision
+        Precision of the normal prior on every parameter, the intercept included; one number, or
+        one per column (the intercept's last).
+    noise_scale
+        Standard deviation of the noise.
+    intercept
+        Whether to add an intercept.
+    feature_names
+        Names of the columns; a DataFrame's own by default.
+    groups
+        Which columns share a prior precision when it is learned: all but the intercept (None),
+        none (``"columns"``: automatic relevance determination), or those of the same label (one
+        label per column, and if wished the intercept's last; None for a precision left alone).
+    learn
+        The hyperparameters that :func:`ornstein.learn` may learn.
+    sample_weight
+        How much every row counts: its log-likelihood is multiplied by it. A whole number is as
+        good as that many copies of the row; rows of weight 0 are left out.
+
+    Examples
+    --------
+    >>> linear([[0.0], [1.0], [2.0]], [0.1, 0.9, 2.1], intercept=True)
+    Posterior(rows=3, parameters=2: coef[0], intercept)
+    """
+    table, names = inputs.table(X, feature_names)
+    target = inputs.target(y, len(table)).astype(float)
+    hyper = {"noise_scale": np.asarray(checks.positive("noise_scale", noise_scale))}
+    prior = Prior(prior_precision, intercept, groups, learn)
+    rows = weighted_rows(table, target, sample_weight)
+    return build(Gaussian(), rows, names, prior, hyper)
+
+
+def logistic(
+    X: npt.ArrayLike,
+    y: npt.ArrayLike,
+    prior_precision: float | Sequence[float] = 1.0,
+    intercept: bool = False,
+    feature_names: Sequence[str] | None = None,
+    groups: Groups = None,
+    learn: str | Sequence[str] = "prior_precision",
+    sample_weight: npt.ArrayLike | None = None,
+) -> Posterior:
+    """Logistic regression: ``y`` is 1 with probability ``sigmoid(X coef + intercept)``, else 0.
+
+    Parameters are those of :func:`linear`; ``y`` holds 0 and 1.
+
+    Examples
+    --------
+    >>> logistic([[0.0], [1.0], [2.0]], [0, 1, 1])
+    Posterior(rows=3, parameters=1: coef[0])
+    """
+    table, names = inputs.table(X, feature_names)
+    target, classes = inputs.labels(inputs.target(y, len(table)), None)
+    if classes > 2:
+        raise InputError(f"y has {classes} classes; logistic takes 0 and 1. Use models.softmax.")
+    prior = Prior(prior_precision, intercept, groups, learn)
+    rows = weighted_rows(table, target.astype(float), sample_weight)
+    return build(Bernoulli(), rows, names, prior)
+
+
+def softmax(
+    X: npt.ArrayLike,
+    y: npt.ArrayLike,
+    prior_precision: float | Sequence[float] = 1.0,
+    intercept: bool = False,
+    num_classes: int | None = None,
+    feature_names: Sequence[str] | None = None,
+    groups: Groups = None,
+    learn: str | Sequence[str] = "prior_precision",
+    sample_weight: npt.ArrayLike | None = None,
+) -> Posterior:
+    """Multinomial logistic regression over ``num_classes`` labels ``0 .. K-1``.
+
+    ``coef`` has shape (classes, columns). Every class has its own coefficients, so the direction
+    that moves all classes alike is known from the prior only. Other parameters as in
+    :func:`linear`.
+
+    Examples
+    --------
+    >>> softmax([[0.0], [1.0], [2.0]], [0, 1, 2])
+    Posterior(rows=3, parameters=3: coef[0, 0], coef[1, 0], coef[2, 0])
+    """
+    table, names = inputs.table(X, feature_names)
+    target, classes = inputs.labels(inputs.target(y, len(table)), num_classes)
+    prior = Prior(prior_precision, intercept, groups, learn)
+    rows = weighted_rows(table, target, sample_weight)
+    return build(Categorical(classes), rows, names, prior)
+
+
+def poisson(
+    X: npt.ArrayLike,
+    y: npt.ArrayLike,
+    prior_precision: float | Sequence[float] = 1.0,
+    intercept: bool = False,
+    feature_names: Sequence[str] | None = None,
+    groups: Groups = None,
+    learn: str | Sequence[str] = "prior_precision",
+    sample_weight: npt.ArrayLike | None = None,
+) -> Posterior:
+    """Poisson regression: ``y`` counts with mean ``exp(X coef + intercept)``.
+
+    Parameters are those of :func:`linear`; ``y`` holds whole numbers from 0.
+
+    Examples
+    --------
+    >>> poisson([[0.0], [1.0], [2.0]], [0, 2, 7])
+    Posterior(rows=3, parameters=1: coef[0])
+    """
+    table, names = inputs.table(X, feature_names)
+    target = inputs.target(y, len(table)).astype(float)
+    inputs.counts(target)
+    prior = Prior(prior_precision, intercept, groups, learn)
+    rows = weighted_rows(table, target, sample_weight)
+    return build(Counts(), rows, names, prior)
+
+
+class Prior(NamedTuple):
+    """What a user said of the prior and of what to learn; not checked yet."""
+
+    precision: float | Sequence[float]
+    intercept: bool
+    groups: Groups = None
+    learn: str | Sequence[str] = "prior_precision"
+
+
+def weighted_rows(
+    table: AnyRows, target: AnyRows, sample_weight: npt.ArrayLike | None
+) -> dict[str, AnyRows]:
+    """Rows for :func:`build`, checked; those of weight 0 left out."""
+    if sample_weight is None:
+        return {"x": table, "y": target}
+    if isinstance(table, Stored) or isinstance(target, Stored):
+        raise InputError(
+            "sample_weight is for rows in memory: of a table on disk, leave out rows that should "
+            "not count, and write others as often as they should."
+        )
+    weights = inputs.weights(sample_weight, len(table))
+    kept = weights > 0
+    return {"x": table[kept], "y": target[kept], "w": weights[kept]}
+
+
+def build(
+    family: Family,
+    rows: Mapping[str, AnyRows],
+    names: tuple[str, ...] | None,
+    prior: Prior,
+    hyper: PyTree = None,
+    past: Past | None = None,
+) -> Posterior:
+    """The posterior of a family, of rows that are known to be fit for it.
+
+    ``hyper`` holds the family's numbers; ``past`` stands for earlier rows.
+    """
+    intercept = checks.flag("intercept", prior.intercept)
+    features, outputs = rows["x"].shape[1], family.outputs
+    params = {"coef": np.zeros((outputs, features) if outputs > 1 else features)}
+    if intercept:
+        params["intercept"] = np.zeros(outputs if outputs > 1 else ())
+    kind = Glm if past is None else ContinuedGlm
+    model = kind(family, Layout.of(params), features, intercept)
+    precision = _prior_precision(prior.precision, features + intercept)
+    numbers = {**(hyper or {}), "prior_precision": np.tile(precision, outputs)[model.order]}
+    hyper = numbers if past is None else {**numbers, "past": past._asdict()}
+
+    def functions(hyper: PyTree) -> tuple[LogLikelihood, LogPrior]:
+        return _functions(model, hyper)
+
+    learn = tie(model, numbers, names, prior.groups, prior.learn, functions)
+    named = {"coef": names} if names else {}
+    return Posterior.of_model(model, *functions(hyper), rows, hyper, named, learn)
+
+
+class _Fixed:
+    """The model's numbers, hidden from the search for captured arrays."""
+
+    __slots__ = ("numbers",)
+
+    def __init__(self, numbers: PyTree) -> None:
+        self.numbers = numbers
+
+    def cast(self, dtype: npt.DTypeLike) -> PyTree:
+        """New arrays in a precision: JAX remembers those it has seen by identity."""
+        return jax.tree.map(lambda leaf: jnp.asarray(np.array(leaf, dtype)), self.numbers)
+
+
+def _functions(model: Glm, hyper: PyTree) -> tuple[LogLikelihood, LogPrior]:
+    """Log-likelihood of a row and log-prior, in plain JAX."""
+    fixed = _Fixed(hyper)
+
+    def log_likelihood(params: PyTree, example: PyTree) -> Any:
+        coef = params["coef"]
+        eta = coef @ jnp.asarray(example["x"], coef.dtype)
+        eta = eta + params["intercept"] if model.intercept else eta
+        loss = model.family.loss(eta, example["y"], fixed.cast(coef.dtype))
+        return -loss * jnp.asarray(example["w"], loss.dtype) if "w" in example else -loss
+
+    def log_prior(params: PyTree) -> Any:
+        theta = jnp.concatenate([jnp.reshape(leaf, (-1,)) for leaf in jax.tree.leaves(params)])
+        return -model.prior_loss(theta, fixed.cast(theta.dtype))
+
+    return log_likelihood, log_prior
+
+
+def _prior_precision(given: float | Sequence[float], width: int) -> npt.NDArray[np.float64]:
+    try:
+        precision = np.asarray(given, float)
+    except (TypeError, ValueError):
+        precision = np.asarray(np.nan)
+    if precision.ndim > 1 or (precision.ndim == 1 and len(precision) != width):
+        raise InputError(
+            f"prior_precision must be one number or {width} (one per column, the intercept's "
+            f"last), found shape {precision.shape}."
+        )
+    if not np.all(np.isfinite(precision) & (precision > 0)):
+        raise InputError(f"prior_precision must be finite and above 0, found {given!r}.")
+    return np.broadcast_to(precision, (width,)).copy()

@@ -1,0 +1,122 @@
+"""What every method offers: a recipe for gain and noise, by structure."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeAlias
+
+from ornstein._base import checks
+from ornstein._base.errors import InputError
+from ornstein._base.types import Vector
+from ornstein.curvature.estimation import Factors
+from ornstein.linalg.operators import Operator, as_operator
+from ornstein.theory import Decay, Recipe
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What a recipe may use: A and ``C_S`` (matrices, or vectors for diagonals), ``C_S/C``, N.
+
+    ``anchored`` gradients (X9) have no noise at the optimum: some must be injected. ``factors``
+    hold A and the noise in use along a basis, for gains of that structure.
+    """
+
+    hessian: Vector
+    batch_noise_cov: Vector
+    noise_factor: float
+    num_data: int
+    batch_size: int
+    anchored: bool = False
+    factors: Factors | None = None
+
+    def operator(self, values: Vector) -> Operator:
+        """A recipe's gain or covariance: an array, or its values along their basis."""
+        return as_operator(values) if self.factors is None else self.factors.operator(values)
+
+
+class Tuned(NamedTuple):
+    """What a chain is to do.
+
+    Attributes
+    ----------
+    gain, injected_cov, momentum
+        As in :class:`~ornstein.theory.Recipe`.
+    window
+        Successive iterates whose mean is one draw (X5); 1 keeps iterates themselves.
+    decay
+        How the step decreases; None for a constant step.
+    running
+        ``(step size, E E')`` where the noise covariance is estimated on the way (SGFS); None
+        where that at the optimum is used.
+    """
+
+    gain: Vector
+    injected_cov: Vector | None = None
+    momentum: float = 1.0
+    window: int = 1
+    decay: Decay | None = None
+    running: tuple[float, Vector] | None = None
+
+
+Tune: TypeAlias = Callable[..., Recipe | Tuned]
+"""``(setting, **options) -> what a chain is to do``."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """One way to choose gain and noise.
+
+    Attributes
+    ----------
+    variants
+        Equation and recipe per structure of the gain; the first is the default.
+    options
+        The method's own options with their defaults.
+    target
+        What the stationary covariance aims at: ``posterior`` or ``sandwich``.
+    control_variates
+        Whether gradients are anchored at the optimum (X9) unless asked otherwise; None where the
+        method injects no noise and lives on that of plain gradients.
+    any_step
+        Whether large batches, which make large steps, cost no accuracy.
+    engine
+        What makes the draws: ``chain``, or one of ``sampling.engines``. For the latter, the
+        recipe's injected covariance is that of the draws.
+    """
+
+    name: str
+    summary: str
+    variants: Mapping[str, tuple[str, Tune]]
+    options: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+    target: str = "posterior"
+    control_variates: bool | None = False
+    any_step: bool = False
+    engine: str = "chain"
+
+    @property
+    def reads_disks(self) -> bool:
+        """Whether rows may stay on disk, or with other hosts."""
+        return self.engine in ("chain", "laplace")
+
+    @property
+    def structures(self) -> tuple[str, ...]:
+        """Structures of the gain on offer."""
+        return tuple(self.variants)
+
+    def all_options(
+        self, options: Mapping[str, Any], known_elsewhere: tuple[str, ...] = ()
+    ) -> dict[str, Any]:
+        """The given options and the others' defaults; suggestions may come from other words."""
+        unknown = sorted(set(options) - set(self.options))
+        if unknown:
+            known = ", ".join(self.options) or "none"
+            raise InputError(
+                f"method {self.name!r} has no option {unknown[0]!r}; its options: {known}."
+                f"{checks.nearest(unknown[0], (*self.options, *known_elsewhere))}"
+            )
+        return {**self.options, **options}
+
+    def tune(self, structure: str, setting: Setting, options: Mapping[str, Any]) -> Tuned:
+        """Gain and noise for a setting; ``options`` are all of the method's."""
+        _, function = self.variants[structure]
+        return Tuned(*function(setting, **options))

@@ -1,0 +1,82 @@
+"""Methods that are no chains of SGD: Gaussian fits, and the reference sampler.
+
+Their recipes give Newton's gain and, as injected covariance, the covariance that their draws are
+expected to have.
+"""
+
+from types import MappingProxyType
+
+from ornstein._base import checks
+from ornstein._base.types import Vector
+from ornstein.planning.methods.contract import Method, Setting
+from ornstein.theory import Recipe
+from ornstein.theory.recipes import diagonal, inverse
+
+
+def _full(setting: Setting) -> Recipe:
+    A = setting.hessian
+    gain: Vector = inverse(A) if A.ndim == 2 else 1 / A
+    return Recipe(gain, gain / setting.num_data)
+
+
+def _mean_field(setting: Setting) -> Recipe:
+    """The best product of Gaussians has the posterior's conditional variances (T3)."""
+    gain = 1 / diagonal(setting.hessian)
+    return Recipe(gain, gain / setting.num_data)
+
+
+def _factors(setting: Setting) -> Recipe:
+    assert setting.factors is not None
+    gain = 1 / setting.factors.hessian
+    return Recipe(gain, gain / setting.num_data)
+
+
+def _bbvi(setting: Setting, tolerance: float, max_steps: int, diagonals: bool) -> Recipe:
+    checks.positive("tolerance", tolerance)
+    checks.whole("max_steps", max_steps)
+    return _mean_field(setting) if diagonals else _full(setting)
+
+
+def _bbvi_mean_field(setting: Setting, tolerance: float, max_steps: int) -> Recipe:
+    return _bbvi(setting, tolerance, max_steps, diagonals=True)
+
+
+def _bbvi_full(setting: Setting, tolerance: float, max_steps: int) -> Recipe:
+    return _bbvi(setting, tolerance, max_steps, diagonals=False)
+
+
+def _nuts(setting: Setting, tune: int) -> Recipe:
+    checks.whole("tune", tune)
+    return _full(setting)
+
+
+METHODS = (
+    Method(
+        "laplace",
+        "independent draws of the Gaussian at the optimum",
+        {
+            "dense": ("T3", _full),
+            "diagonal": ("T3 on diagonals", _mean_field),
+            "kronecker": ("T3 in Kronecker factors", _factors),
+            "classes": ("T3 with a matrix for every class", _factors),
+        },
+        control_variates=None,
+        engine="laplace",
+    ),
+    Method(
+        "bbvi",
+        "black-box variational inference: the best Gaussian by stochastic gradients",
+        {"diagonal": ("mean field", _bbvi_mean_field), "dense": ("full rank", _bbvi_full)},
+        MappingProxyType({"tolerance": 0.01, "max_steps": 2_000_000}),
+        control_variates=True,
+        engine="bbvi",
+    ),
+    Method(
+        "nuts",
+        "the reference, for posteriors that are not Gaussian: no-U-turn sampling on all rows",
+        {"dense": ("NUTS", _nuts)},
+        MappingProxyType({"tune": 500}),
+        control_variates=None,
+        engine="nuts",
+    ),
+)

@@ -1,0 +1,4 @@
+"""Meaning: draws with summary, diagnosis, predictions, pictures and a page.
+
+Begin with ``result``.
+"""

@@ -1,0 +1,103 @@
+"""What draws show: their divergence from a Gaussian, and how much of it is Monte-Carlo error."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ornstein._base.types import Vector
+from ornstein.results.arviz import arviz_module
+from ornstein.theory import gaussian_kl
+
+_BATCHES = 20  # batches a chain is cut into for Monte-Carlo errors
+_MOST_BATCHES = 200  # batches in all
+
+
+class MeasuredKL(NamedTuple):
+    """A measured divergence in nats, and what as many exact draws would show (the floor)."""
+
+    value: float
+    floor: float
+
+
+def measured_kl(draws: Vector, center: Vector, target_cov: Vector) -> MeasuredKL:
+    """Divergence (T3) of the draws' mean and covariance from ``N(center, target_cov)``.
+
+    ``draws`` has the shape (chains, draws, D). A target without full rank gives infinity.
+    """
+    if draws.shape[0] * draws.shape[1] < 2:
+        return MeasuredKL(float("nan"), float("nan"))
+    try:
+        root = np.linalg.cholesky(np.linalg.inv(target_cov))
+    except np.linalg.LinAlgError:
+        return MeasuredKL(float("inf"), float("nan"))
+    whitened = (draws - center) @ root
+    flat = whitened.reshape(-1, whitened.shape[-1])
+    cov = np.atleast_2d(np.cov(flat, rowvar=False))
+    value = gaussian_kl(cov, np.eye(len(cov)), flat.mean(axis=0))
+    return MeasuredKL(value, monte_carlo_floor(whitened))
+
+
+def monte_carlo_floor(whitened: Vector) -> float:
+    """Expected T3 divergence from Monte-Carlo error alone, by batch means.
+
+    To second order ``1/4 sum_ij Var(cov_ij) + 1/2 sum_i Var(mean_i)`` in coordinates in which the
+    target is standard normal.
+    """
+    if whitened.shape[1] < 1:
+        return float("nan")
+    cut = _batches(whitened)
+    total, length, _ = cut.shape
+    if total < 2:
+        return float("nan")
+    centred = cut - cut.mean(axis=(0, 1))
+    means = centred.mean(axis=1)
+    seconds = centred.transpose(0, 2, 1) @ centred / length
+    variance_of_cov = seconds.var(axis=0, ddof=1).sum() / total
+    variance_of_mean = means.var(axis=0, ddof=1).sum() / total
+    return float(variance_of_cov / 4 + variance_of_mean / 2)
+
+
+def kl_error(draws: Vector, center: Vector, target_cov: Vector) -> float:
+    """Monte-Carlo error of :func:`measured_kl`: its floor and its standard error, squares added.
+
+    The standard error is a jackknife over batches of the chains.
+    """
+    try:
+        root = np.linalg.cholesky(np.linalg.inv(target_cov))
+    except np.linalg.LinAlgError:
+        return float("nan")
+    whitened = (draws - center) @ root
+    cut = _batches(whitened)
+    total, length, dim = cut.shape
+    if total < 3:
+        return float("nan")
+    means, seconds = cut.mean(axis=1), cut.transpose(0, 2, 1) @ cut / length
+    without_mean = (means.sum(axis=0) - means) / (total - 1)
+    without_second = (seconds.sum(axis=0) - seconds) / (total - 1)
+    if (total - 1) * length <= dim:
+        return float("nan")
+    values = [
+        gaussian_kl(second - np.outer(mean, mean), np.eye(dim), mean)
+        for mean, second in zip(without_mean, without_second, strict=True)
+    ]
+    variance = (total - 1) ** 2 / total * float(np.var(values, ddof=1))
+    return float(np.hypot(monte_carlo_floor(whitened), np.sqrt(variance)))
+
+
+def _batches(whitened: Vector) -> Vector:
+    """Chains cut into batches, (batches, length, D); many short chains are joined."""
+    chains, draws, dim = whitened.shape
+    if chains > _MOST_BATCHES:
+        length = chains // _MOST_BATCHES
+        joined = whitened[: length * _MOST_BATCHES]
+        return joined.reshape(_MOST_BATCHES, length * draws, dim)
+    count = max(1, min(_BATCHES, draws // 2))
+    length = draws // count
+    return whitened[:, : count * length].reshape(chains * count, length, dim)
+
+
+def min_ess(draws: Vector) -> float:
+    """Bulk effective sample size of the worst parameter, for draws (chains, draws, D)."""
+    arviz = arviz_module()
+    with np.errstate(invalid="ignore", divide="ignore"):  # draws that never move
+        return float(min(arviz.ess(draws[..., i], method="bulk") for i in range(draws.shape[-1])))

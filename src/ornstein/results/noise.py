@@ -1,0 +1,169 @@
+"""The gradient noise where the draws are: its covariance and its fourth cumulants."""
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ornstein._base.trees import cast, num_rows
+from ornstein._base.types import Array, PyTree, Vector
+from ornstein.curvature.estimation import block_rows
+from ornstein.data.batches import weights_of
+from ornstein.data.passes import sum_over_blocks
+from ornstein.linalg.operators import as_matrix
+from ornstein.models.contract import Model
+from ornstein.models.posterior import Posterior
+from ornstein.planning.plans import Plan
+
+_LEAST_DRAWS, _MOST_DRAWS = 32, 512  # at which the noise is looked at
+_WORK = 2e10  # multiplications spent on that; beyond, fewer rows and draws are looked at
+_SIMULATED_ROWS, _SIMULATED = 5_000, 2_048  # rows and minibatches of a simulation
+_SIMULATED_READS = 8_000_000  # rows read in it, at most
+
+
+def spaced(draws: Vector, count: int) -> Vector:
+    """Some draws, evenly spaced."""
+    return draws[np.linspace(0, len(draws) - 1, min(count, len(draws))).astype(int)]
+
+
+def cumulants(post: Posterior, plan: Plan, thetas: Vector, basis: Vector) -> tuple[Vector, Vector]:
+    """Variance and fourth cumulant of the rows' gradients along the columns of ``basis``.
+
+    Averaged over ``thetas``; of anchored gradients where the plan has control variates.
+    """
+    rows = _some_rows(post, plan, int(5 * _WORK / (len(thetas) * plan.dim**2)))
+    anchor = plan.center if plan.control_variates else None
+
+    def about(theta: Vector, shift: Vector) -> Vector:
+        def block(rows: PyTree, present: Vector) -> Array:
+            along = jnp.asarray(theta), jnp.asarray(basis), jnp.asarray(shift)
+            return _power_sums(post.model, anchor, *along, rows, post.hyper, present)
+
+        return sum_over_blocks(rows, block_rows(post), block) / num_rows(rows)
+
+    moments = [about(theta, about(theta, np.zeros(plan.dim))[0]) for theta in thetas]
+    variance = np.mean([m[1] for m in moments], axis=0)
+    return variance, np.mean([m[3] - 3 * m[1] ** 2 for m in moments], axis=0)
+
+
+@partial(jax.jit, static_argnums=(0,))
+def _power_sums(
+    model: Model,
+    anchor: Array | None,
+    theta: Array,
+    basis: Array,
+    shift: Array,
+    rows: PyTree,
+    hyper: PyTree,
+    present: Array,
+) -> Array:
+    weights = rows["weights"]  # of rows drawn with probability 1 / (N weight)
+    gradients = _gradients(model, anchor, theta, rows["rows"], hyper)
+    along = weights[:, None] * (gradients @ basis) - shift[None]
+    return jnp.stack([(present / weights) @ along**power for power in (1, 2, 3, 4)])
+
+
+def _gradients(
+    model: Model, anchor: Array | None, theta: Array, rows: PyTree, hyper: PyTree
+) -> Array:
+    """The rows' gradients, less those at an anchor."""
+    gradients = model.gradients(theta, rows, hyper)
+    return gradients if anchor is None else gradients - model.gradients(anchor, rows, hyper)
+
+
+class Noise(NamedTuple):
+    """Covariances of the rows' gradients over the same rows: as planned for, and as drawn.
+
+    ``planned`` is at the optimum, or the plan's own for control variates; ``plain`` is that of
+    plain gradients over the draws.
+    """
+
+    planned: Vector
+    drawn: Vector
+    plain: Vector
+
+
+def look_at_noise(post: Posterior, plan: Plan, draws: Vector) -> Noise:
+    """The noise that was planned for, and what it is where the draws are."""
+    budget = int(_WORK / plan.dim**2)
+    rows = _some_rows(post, plan, max(1000, min(20_000, budget // _LEAST_DRAWS)))
+    thetas = spaced(draws, max(_LEAST_DRAWS, min(_MOST_DRAWS, budget // num_rows(rows))))
+    plain = _noise_cov(post, rows, thetas, None)
+    if not plan.control_variates:
+        return Noise(_noise_cov(post, rows, plan.center[None], None), plain, plain)
+    return Noise(plan.noise_cov, _noise_cov(post, rows, thetas, plan.center), plain)
+
+
+def simulated(post: Posterior, plan: Plan, draws: Vector, direction: Vector) -> Vector:
+    """Noise of minibatch gradients along a direction, at some draws.
+
+    In the standard deviations that the plan expects, so that a histogram of it should be a normal
+    one of unit variance. Rows are drawn independently, whatever the plan's batches.
+    """
+    rows, S = _some_rows(post, plan, _SIMULATED_ROWS), plan.batch_size
+    anchor = plan.center if plan.control_variates else None
+    chances = 1 / rows["weights"]
+    chances /= chances.sum()
+    thetas, rng = spaced(draws, _LEAST_DRAWS), np.random.default_rng(0)
+    batches = max(256, min(_SIMULATED, _SIMULATED_READS // S)) // len(thetas) + 1
+    noise = []
+    for theta in thetas:
+        at = jnp.asarray(theta), rows["rows"], post.hyper, jnp.asarray(direction)
+        along = rows["weights"] * np.asarray(_along(post.model, anchor, *at))
+        picked = rng.choice(len(along), (batches, S), p=chances)
+        noise.append(along[picked].mean(axis=1) - chances @ along)
+    expected = direction @ as_matrix(plan.noise_cov) @ direction / S
+    return np.concatenate(noise) / np.sqrt(max(float(expected), np.finfo(float).tiny))
+
+
+@partial(jax.jit, static_argnums=(0,))
+def _along(
+    model: Model, anchor: Array | None, theta: Array, rows: PyTree, hyper: PyTree, direction: Array
+) -> Array:
+    return _gradients(model, anchor, theta, rows, hyper) @ direction
+
+
+def _noise_cov(post: Posterior, rows: PyTree, thetas: Vector, anchor: Vector | None) -> Vector:
+    """Covariance of the rows' gradients, anchored or plain, averaged over several parameters."""
+
+    def block(rows: PyTree, present: Vector) -> PyTree:
+        return _gradient_sums(post.model, anchor, jnp.asarray(thetas), rows, post.hyper, present)
+
+    total, outer = sum_over_blocks(rows, max(64, block_rows(post) // 4), block)
+    means = total / num_rows(rows)
+    return outer / (num_rows(rows) * len(thetas)) - means.T @ means / len(thetas)
+
+
+@partial(jax.jit, static_argnums=(0,))
+def _gradient_sums(
+    model: Model,
+    anchor: Array | None,
+    thetas: Array,
+    rows: PyTree,
+    hyper: PyTree,
+    present: Array,
+) -> tuple[Array, Array]:
+    """Per parameter: sum of gradients; over all parameters: weighted sum of outer products."""
+    weights = present if anchor is None else present * rows["weights"]
+
+    def one(outer: Array, theta: Array) -> tuple[Array, Array]:
+        gradients = _gradients(model, anchor, theta, rows["rows"], hyper)
+        return outer + (gradients * weights[:, None]).T @ gradients, present @ gradients
+
+    dim = thetas.shape[1]
+    outer, totals = jax.lax.scan(one, jnp.zeros((dim, dim), thetas.dtype), thetas)
+    return totals, outer
+
+
+def _some_rows(post: Posterior, plan: Plan, count: int) -> PyTree:
+    """Rows in double precision with their weights; random ones where they exceed the count."""
+    index = np.arange(post.num_data)
+    if post.num_data > count:
+        index = np.sort(np.random.default_rng(0).choice(post.num_data, count, replace=False))
+    rows = jax.tree.map(lambda leaf: leaf[index], post.data)
+    weights = np.ones(len(index))
+    if plan.anchor is not None and plan.anchor.multiplicity is not None:
+        weights = weights_of(plan.anchor.multiplicity)[index]
+    return cast({"rows": rows, "weights": weights}, np.float64)

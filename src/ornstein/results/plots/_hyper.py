@@ -1,0 +1,98 @@
+"""Hyperparameters on their way, and where they came to rest."""
+
+import jax
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from ornstein._base.types import Vector
+from ornstein.hyper import Learning
+from ornstein.hyper.record import interval
+from ornstein.models.hyperparameters import Learnable
+from ornstein.results.plots._style import (
+    CHAINS,
+    HALF,
+    MOST_PARAMETERS,
+    POSTERIOR,
+    PREDICTED,
+    forest,
+    logarithmic,
+    panel,
+    plain,
+    short,
+)
+
+_APART = 4  # hyperparameters that get a picture each
+_MARKS = {"look": ("o", "none"), "plan": ("s", POSTERIOR), "round": ("o", CHAINS[0])}
+
+
+def hyperparameters(learning: Learning, learnable: Learnable) -> tuple[Figure, ...]:
+    """The path of each, or of all together where they are many, and their final values.
+
+    Bands and bars hold two posterior standard deviations, by the curvature of the evidence.
+    """
+    path = np.column_stack([leaf.reshape(len(leaf), -1) for leaf in jax.tree.leaves(learning.path)])
+    low, middle, high = interval(learning, learnable)
+    positive = _positive(learnable)
+    if path.shape[1] <= _APART:
+        each = zip(path.T, low, middle, high, positive, learning.labels, strict=True)
+        return tuple(_one(learning.stages, *facts) for facts in each)
+    figure, ax = panel()
+    ax.plot(path, color=POSTERIOR, linewidth=0.8, alpha=0.6)
+    if positive.all():
+        logarithmic(ax, "y")
+    ax.set_xlabel("step")
+    ax.set_ylabel("value")
+    shown = slice(0, MOST_PARAMETERS)
+    final, right, rows = forest(learning.labels[shown], HALF[0])
+    right.hlines(rows, low[shown], high[shown], color=POSTERIOR, linewidth=2)
+    right.plot(middle[shown], rows, "o", color=POSTERIOR, markersize=4)
+    if positive.all():
+        logarithmic(right, "x")
+    right.set_xlabel("value and two standard deviations")
+    return figure, final
+
+
+def _positive(learnable: Learnable) -> Vector:
+    each = zip(learnable.constraints, learnable.layout.shapes, strict=True)
+    return np.concatenate(
+        [np.full(int(np.prod(shape)), rule.name == "positive") for rule, shape in each]
+    )
+
+
+def _one(
+    stages: tuple[str, ...],
+    path: Vector,
+    low: float,
+    value: float,
+    high: float,
+    positive: bool,
+    label: str,
+) -> Figure:
+    figure, ax = panel((HALF[0], 2.6))
+    steps = np.arange(len(path))
+    ax.axhspan(low, high, color=POSTERIOR, alpha=0.12, linewidth=0)
+    ax.axhline(value, color=PREDICTED, linewidth=0.8)
+    ax.plot(steps, path, color=POSTERIOR, linewidth=0.8)
+    _stages(ax, stages, path)
+    if positive:
+        logarithmic(ax, "y")
+    ax.set_title(plain(short(label, 40)), fontsize=9, loc="left")
+    ax.set_xlabel("step")
+    ax.legend(frameon=False, fontsize=8)
+    return figure
+
+
+def _stages(ax: Axes, stages: tuple[str, ...], path: Vector) -> None:
+    for stage, (marker, fill) in _MARKS.items():
+        at = [i for i, name in enumerate(stages) if name == stage]
+        if at:
+            ax.plot(
+                at,
+                path[at],
+                marker,
+                color=POSTERIOR,
+                markerfacecolor=fill,
+                markersize=5,
+                label=stage,
+            )

@@ -1,0 +1,134 @@
+"""The page: words and pictures of a result, put into the template escaped."""
+
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import jinja2
+import numpy as np
+import pandas as pd
+
+from ornstein.results.report import _words
+from ornstein.results.report._pictures import (
+    Section,
+    of_chains,
+    of_coefficients,
+    of_hyperparameters,
+)
+from ornstein.results.report._svg import data_uri
+from ornstein.results.result import Result
+
+_MOST_ROWS = 60  # of the table of coefficients
+_LEFT_OUT = ["mcse_mean", "mcse_sd", "ess_tail"]  # of a result's own summary, for a narrow table
+
+
+def write(path: str | Path, result: Result, **options: Any) -> Path:
+    """Write :func:`render`'s page to a file; returns its path."""
+    place = Path(path)
+    place.write_text(render(result, **options), encoding="utf-8")
+    return place
+
+
+def render(
+    result: Result,
+    title: str = "Posterior",
+    about: Mapping[str, str] | None = None,
+    remarks: Sequence[str] = (),
+    summary: pd.DataFrame | None = None,
+    sections: Sequence[Section] = (),
+    command: str = "",
+    key: int | None = None,
+) -> str:
+    """A page of HTML about a result.
+
+    Parameters
+    ----------
+    result
+        The run.
+    title, about, remarks
+        Heading, facts by name, and sentences about the data and the model.
+    summary
+        A table of coefficients; the result's own if not given.
+    sections
+        Further pictures, e.g. of calibration, shown after the coefficients.
+    command, key
+        How to make the run again: the command or the code, and the key it was given.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import ornstein as orn
+    >>> X = np.random.default_rng(0).normal(size=(200, 2))
+    >>> result = orn.sample(orn.models.logistic(X, X[:, 0] > 0), draws=50)
+    >>> "<h1>Above zero</h1>" in render(result, title="Above zero")
+    True
+    """
+    table = result.summary().drop(columns=_LEFT_OUT) if summary is None else summary
+    diagnosis, found = result.diagnose(), _words.measured(result)
+    pictures = [
+        *sections,
+        *of_hyperparameters(result),
+        *of_chains(result, diagnosis),
+    ]
+    page = _template().render(
+        title=title,
+        about=dict(about or _about(result)),
+        remarks=list(remarks),
+        verdict=_words.verdict(result, diagnosis),
+        figures=_words.figures(result, _effective(table), found),
+        plan=_words.plan_in_words(result, found),
+        warnings=list(result.plan.warnings),
+        columns=[str(column) for column in table.columns],
+        rows=_cells(table[:_MOST_ROWS]),
+        own_units=summary is not None,
+        left_out=max(0, len(table) - _MOST_ROWS),
+        coefficients=_pictured(of_coefficients(result)),
+        sections=[_pictured(section) for section in pictures],
+        learned=_words.learned(result),
+        learning=result.learning,
+        checks=diagnosis.checks,
+        command=command,
+        settings=_words.settings(result, key),
+    )
+    return str(page)
+
+
+def _template() -> jinja2.Template:
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    return environment.from_string(
+        files("ornstein.results.report").joinpath("page.html").read_text()
+    )
+
+
+def _about(result: Result) -> dict[str, str]:
+    labels = result.posterior.labels
+    more = f" and {len(labels) - 8:,} more" if len(labels) > 8 else ""
+    return {
+        "rows": f"{result.plan.num_data:,}",
+        "parameters": ", ".join(labels[:8]) + more,
+    }
+
+
+def _effective(table: pd.DataFrame) -> float:
+    """The fewest effective draws of any parameter."""
+    found = table["ess_bulk"].to_numpy(float) if "ess_bulk" in table else np.full(1, np.nan)
+    return float(np.min(found))
+
+
+def _cells(table: pd.DataFrame) -> list[tuple[str, list[str]]]:
+    numbers = table.to_numpy(dtype=float)
+    return [
+        (str(name), [f"{value:.4g}" for value in line])
+        for name, line in zip(table.index, numbers, strict=True)
+    ]
+
+
+def _pictured(section: Section) -> dict[str, Any]:
+    return {
+        "heading": section.heading,
+        "text": section.text,
+        "sources": [data_uri(figure) for figure in section.figures],
+    }

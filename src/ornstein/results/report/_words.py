@@ -1,0 +1,171 @@
+"""What a run was and what came of it, in words and few figures."""
+
+import importlib.metadata
+import platform
+
+import jax
+import numpy as np
+
+from ornstein._base.version import __version__
+from ornstein.hyper.record import interval
+from ornstein.planning.plans import Plan
+from ornstein.results.diagnosis import Diagnosis
+from ornstein.results.measure import MeasuredKL
+from ornstein.results.result import Result
+
+_MOST_DENSE = 400  # parameters whose covariances are compared entry by entry
+
+
+def compares_matrices(result: Result) -> bool:
+    """Whether there are draws and room enough to compare covariances."""
+    chains, draws, dim = result.flat.shape
+    return dim <= _MOST_DENSE and chains * draws > 2 * dim and not result.plan.geometry.in_factors
+
+
+def measured(result: Result) -> MeasuredKL | None:
+    """Divergence of the draws from the posterior; None where it is not compared."""
+    return result.measured_kl() if compares_matrices(result) else None
+
+
+def verdict(result: Result, diagnosis: Diagnosis) -> tuple[str, str]:
+    """Worst verdict, and a sentence."""
+    if not result.status.ok:
+        return "fail", result.status.message
+    failed = [check.name for check in diagnosis if check.verdict == "fail"]
+    warned = [check.name for check in diagnosis if check.verdict == "warn"]
+    if failed == ["model"]:
+        return "fail", (
+            "The draws are right for this model, but the model does not fit the rows well: its "
+            "intervals may be too narrow or too wide."
+        )
+    if failed:
+        return "fail", f"Do not trust these draws yet: {', '.join(failed)} failed."
+    if warned:
+        return "warn", f"Usable, with care: look at {', '.join(warned)}."
+    return "ok", "Every assumption that was checked holds."
+
+
+def figures(
+    result: Result, effective: float, found: MeasuredKL | None
+) -> list[tuple[str, str, str]]:
+    """The few figures to see first: name, value and a note."""
+    plan, (chains, draws, dim) = result.plan, result.flat.shape
+    steps = f"{result.steps:,} steps a chain" if plan.is_chain else ""
+    shown = [
+        ("rows", f"{plan.num_data:,}", f"{plan.batch_size:,} a step" if plan.is_chain else ""),
+        ("parameters", f"{dim:,}", ""),
+        ("sampling time", f"{result.seconds:.2g} s", steps),
+        (
+            "effective draws, at least",
+            f"{effective:,.0f}" if np.isfinite(effective) else "-",
+            f"of {chains * draws:,}",
+        ),
+        ("error planned for", nats(plan.predicted_kl), "from the posterior"),
+    ]
+    if found is not None:
+        shown.append(("error found", nats(found.value), f"{nats(found.floor)} by chance alone"))
+    return shown
+
+
+def plan_in_words(result: Result, found: MeasuredKL | None) -> list[str]:
+    """What was tuned, what it promised, what was run and what came of it."""
+    plan = result.plan
+    chains, draws, dim = result.flat.shape
+    aim = {
+        "posterior": "the posterior's Gaussian at its mode",
+        "sandwich": "the sandwich covariance, which stays honest when the model is wrong",
+    }[plan.target]
+    lines = [_tuned(plan) if plan.is_chain else f"Method {plan.method} ({plan.equation})."]
+    promise = (
+        f"Before it ran, the plan expected the draws to be {nats(plan.predicted_kl)} from the "
+    )
+    promise += "posterior"
+    if plan.is_chain:
+        promise += (
+            f", to forget their past within {plan.relaxation_steps:,.1f} steps, and to stay clear "
+            f"of divergence by {plan.stability_margin:.0%} (100 % is an infinitesimal step, 0 the "
+            "edge)"
+        )
+    lines.append(promise + f". It aims at {aim}.")
+    lines.append(
+        f"{chains} chains made {draws:,} draws each of {dim:,} parameters"
+        + (
+            f", one {_every(result.settings.thin)} after a warm-up of {result.settings.warmup:,}"
+            if plan.is_chain
+            else ""
+        )
+        + f", in {result.seconds:.2g} seconds."
+    )
+    if found is not None:
+        lines.append(
+            f"The draws turned out {nats(found.value)} away; as many perfect draws would show "
+            f"{nats(found.floor)} by chance."
+        )
+    return lines
+
+
+def _tuned(plan: Plan) -> str:
+    parts = [f"a {plan.structure} gain by {plan.equation}"]
+    if plan.injected_cov is not None:
+        parts.append("injected noise")
+    if plan.momentum < 1:
+        parts.append(f"momentum with friction {plan.momentum:g}")
+    reads = {
+        "windows": "neighbours in a shuffled copy",
+        "independent": "drawn independently",
+        "weighted": "drawn by their leverage",
+        "epochs": "by an epoch loader",
+    }.get(plan.batches.scheme, plan.batches.scheme)
+    anchored = (
+        " Gradients are anchored at the optimum, which takes most of their noise away."
+        if plan.control_variates
+        else ""
+    )
+    return (
+        f"Method {plan.method}: tuned were {_listed(parts)}, for minibatches of "
+        f"{plan.batch_size:,} of {plan.num_data:,} rows, {reads}.{anchored}"
+    )
+
+
+def _every(steps: int) -> str:
+    return "every step" if steps == 1 else f"every {steps:,} steps"
+
+
+def _listed(parts: list[str]) -> str:
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+def nats(value: float) -> str:
+    """A divergence, in nats."""
+    return f"{value:.2g} nats" if value >= 1e-4 else "below 0.0001 nats"
+
+
+def learned(result: Result) -> list[list[str]]:
+    """One line per learned hyperparameter: name, value, Monte-Carlo error, interval."""
+    learning = result.learning
+    if learning is None:
+        return []
+    low, value, high = interval(learning, result.posterior.learnable)
+    errors = np.concatenate([np.reshape(leaf, -1) for leaf in jax.tree.leaves(learning.errors)])
+    return [
+        [label, *(f"{number:.4g}" for number in numbers)]
+        for label, *numbers in zip(learning.labels, value, errors, low, high, strict=True)
+    ]
+
+
+def settings(result: Result, key: int | None) -> dict[str, str]:
+    """What the same draws need: the key, how it was run, and the versions."""
+    used = result.settings
+    return {
+        **({} if key is None else {"key": str(key)}),
+        "run": f"{used.chains} chains of {used.draws:,} draws, thin {used.thin:,}, warm-up "
+        f"{used.warmup:,}, {used.dtype}",
+        "versions": ", ".join(
+            [
+                f"ornstein {__version__}",
+                *(f"{name} {importlib.metadata.version(name)}" for name in ("jax", "numpy")),
+                f"Python {platform.python_version()}",
+            ]
+        ),
+        "machine": f"{platform.system()} {platform.machine()}",
+    }

@@ -1,0 +1,187 @@
+"""Draws and what they mean."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, cast
+
+import jax
+import numpy as np
+
+from ornstein._base.checks import choice, positive
+from ornstein._base.errors import InputError
+from ornstein._base.trees import Layout
+from ornstein._base.types import PyTree, Vector
+from ornstein.hyper import Learning
+from ornstein.linalg.operators import as_matrix
+from ornstein.models.posterior import Posterior
+from ornstein.planning.plans import Plan
+from ornstein.results.arviz import arviz_module
+from ornstein.results.diagnosis import Diagnosis, diagnose
+from ornstein.results.measure import MeasuredKL, measured_kl
+from ornstein.sampling.runs import Settings, Status
+from ornstein.storage.folders import Writer, write_folder
+
+if TYPE_CHECKING:
+    import arviz
+    import pandas as pd
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """What a run gave.
+
+    Attributes
+    ----------
+    flat
+        Draws as vectors, (chains, draws, D), float64.
+    status
+        How the run ended; ``status.ok`` is False where a chain diverged or somebody interrupted,
+        ``status.kind`` says which.
+    plan, posterior, settings
+        What was run.
+    steps
+        Steps made by each chain, warm-up included.
+    seconds
+        Time in the sampling loop, in all sittings of a checkpointed run.
+    path
+        What an engine saw on its way, e.g. the ELBO of ``bbvi`` round by round; ``restarts`` holds
+        the steps at which chains diverged and all were begun again.
+    learning
+        How the hyperparameters were learned; None where they were not.
+    """
+
+    flat: Vector
+    status: Status
+    plan: Plan
+    posterior: Posterior
+    settings: Settings
+    steps: int
+    seconds: float
+    path: Mapping[str, Vector] = field(default_factory=lambda: MappingProxyType({}))
+    learning: Learning | None = None
+
+    @property
+    def draws(self) -> PyTree:
+        """Draws with the parameters' own structure, every leaf (chains, draws, ...).
+
+        Where the posterior has a ``constrain`` map, what that makes of them.
+        """
+        return self.unconstrained if self.posterior.constrain is None else self._constrained
+
+    @property
+    def unconstrained(self) -> PyTree:
+        """Draws of the parameters as they were sampled, whatever ``constrain`` makes of them."""
+        return self.posterior.layout.unravel(self.flat)
+
+    @cached_property
+    def _constrained(self) -> PyTree:
+        return self.posterior.constrained(self.flat)
+
+    def __repr__(self) -> str:
+        """One line."""
+        chains, draws, dim = self.flat.shape
+        ending = "" if self.status.ok else f", stopped: {self.status.message}"
+        return f"Result(chains={chains}, draws={draws}, parameters={dim}{ending})"
+
+    def to_arviz(self) -> "arviz.InferenceData":
+        """The draws as ArviZ ``InferenceData``, columns named.
+
+        Where the posterior has a ``constrain`` map, draws as they were sampled are in the group
+        ``unconstrained_posterior``.
+        """
+        named = _named_leaves(self.draws)
+        dims: dict[str, list[str]] = {}
+        coords: dict[str, Any] = {}
+        for name, last in self.posterior.names.items():
+            if name in named and named[name].ndim > 2:
+                free = [f"{name}_dim_{i}" for i in range(named[name].ndim - 3)]
+                dims[name] = [*free, f"{name}_column"]
+                coords[f"{name}_column"] = list(last)
+        attrs = {
+            "inference_library": "ornstein",
+            "method": self.plan.method,
+            "batch_size": self.plan.batch_size,
+            "sampling_time": self.seconds,
+        }
+        made = arviz_module().from_dict(
+            posterior=named, dims=dims, coords=coords, posterior_attrs=attrs
+        )
+        if self.posterior.constrain is not None:
+            made.add_groups(unconstrained_posterior=_named_leaves(self.unconstrained))
+        return made
+
+    def summary(self, interval: float = 0.9) -> "pd.DataFrame":
+        """Mean, sd, central interval, MCSE, ESS and R-hat of every parameter.
+
+        Parameters
+        ----------
+        interval
+            Mass of the highest-density interval.
+        """
+        if self.flat.shape[1] < 4:
+            raise InputError(
+                f"a summary needs at least 4 draws a chain, found {self.flat.shape[1]}."
+            )
+        if not positive("interval", interval) < 1:
+            raise InputError(f"interval must lie between 0 and 1, found {interval!r}.")
+        with np.errstate(invalid="ignore", divide="ignore"):  # draws that never move
+            frame = arviz_module().summary(self.to_arviz(), hdi_prob=interval, round_to="none")
+        return cast("pd.DataFrame", frame)
+
+    def files(self) -> dict[str, Writer]:
+        """Writers of the files of a run folder."""
+        return {
+            "draws.nc": lambda path: self.to_arviz().to_netcdf(str(path), engine="h5netcdf"),
+            "plan.json": lambda path: path.write_text(self.plan.to_json() + "\n"),
+            "summary.csv": lambda path: self.summary().to_csv(path),
+        }
+
+    def save(self, folder: str | Path, overwrite: bool = False) -> Path:
+        """Keep the run in a folder: ``draws.nc`` (opens in ArviZ), ``plan.json``, ``summary.csv``.
+
+        The folder appears complete or not at all.
+        """
+        return write_folder(folder, self.files(), overwrite)
+
+    def measured_kl(self, target: str | Vector = "posterior") -> MeasuredKL:
+        """Divergence of the draws' mean and covariance from a Gaussian target around the optimum.
+
+        Parameters
+        ----------
+        target
+            ``posterior`` (``(N A)^-1``), ``predicted`` (the plan's own), ``target`` (what the
+            method aims at) or a covariance.
+
+        Returns
+        -------
+        MeasuredKL
+            The value, and its floor: the expected value for draws of the target itself with the
+            autocorrelation these draws show.
+        """
+        return measured_kl(self.flat, self.plan.center, self._target_cov(target))
+
+    def diagnose(self) -> Diagnosis:
+        """Check the assumptions A1-A4, the model, stationarity and the plan's prediction."""
+        return diagnose(self.posterior, self.plan, self.flat)
+
+    def _target_cov(self, target: str | Vector) -> Vector:
+        if not isinstance(target, str):
+            cov = np.asarray(target, float)
+            if cov.shape != (self.plan.dim, self.plan.dim):
+                raise InputError(
+                    f"target must be a {self.plan.dim} x {self.plan.dim} covariance, "
+                    f"found shape {cov.shape}."
+                )
+            return cov
+        choice("target", target, ("posterior", "predicted", "target"))
+        self.plan.refuse_matrices("measured_kl")
+        if target == "posterior":
+            return np.linalg.inv(as_matrix(self.plan.posterior_precision))
+        return as_matrix(self.plan.predicted_cov if target == "predicted" else self.plan.target_cov)
+
+
+def _named_leaves(draws: PyTree) -> dict[str, Vector]:
+    return dict(zip(Layout.of(draws).leaf_names(), jax.tree.leaves(draws), strict=True))

@@ -1,0 +1,294 @@
+"""Black-box variational inference: a Gaussian q fitted by stochastic gradients of its ELBO.
+
+In the coordinates z of ``theta = theta* + W z``, ``W W' = (N A)^-1`` (for a mean field, the inverse
+of its diagonal), q is ``z = m + L xi`` with ``L`` lower triangular (diagonal). A step takes one
+minibatch and one pair of opposite normals. With ``g+`` and ``g-`` the gradients of
+``-log p(theta | data)`` by z at ``m + L xi`` and ``m - L xi``, those of ``-ELBO`` are::
+
+    by m    (g+ + g-) / 2
+    by L    (g+ - g-) / 2 xi',  less 1 / L_kk on the diagonal: the entropy's, in closed form
+
+Rows that both sides share leave little noise in the gradient by L. Control variates (X9), unless
+turned off, take most of it from the gradient by m. Adam moves ``m``, ``log L_kk`` and the rest of
+``L``.
+
+**When it stops.** Steps come in rounds. A round begins where the last one ended, is twice as long
+and takes steps smaller by the root of two. It ends in the mean of the iterates of its second half,
+and the ELBO of that mean is computed from all rows, at the same normals in every round. The fit
+has converged when the ELBO has changed by less than ``tolerance`` nats in each of two rounds in a
+row. It gives up after ``max_steps``, with a warning. The round with the largest ELBO is the fit.
+"""
+
+import math
+import warnings
+from dataclasses import dataclass
+from functools import partial
+from time import perf_counter
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from ornstein._base import random_numbers
+from ornstein._base.errors import TargetWarning
+from ornstein._base.trees import cast, to_device
+from ornstein._base.types import Array, PyTree, Vector
+from ornstein.curvature.estimation import mean_gradient
+from ornstein.data.batches import Batches, Reader
+from ornstein.linalg.operators import Dense, Diagonal, Factor
+from ornstein.models.contract import LocalModel, Minibatch
+from ornstein.models.posterior import Posterior
+from ornstein.planning.plans import Plan
+from ornstein.sampling.engines.elbo import Elbo, Gaussian
+from ornstein.sampling.engines.laplace import draw, local_root
+from ornstein.sampling.runs import OpenProgress, Report, Run, Settings, Status
+
+_START = 0.1  # scale of the first q, in z
+_RATE = 0.01  # Adam's step in the first round
+_CHUNK = 1024  # steps of a dispatch, at most
+_FIRST = 2  # dispatches of the first round
+_BULK = 2**15  # random numbers made at once
+
+_ADAM = optax.scale_by_adam()
+
+
+def run(post: Posterior, plan: Plan, key: Array, settings: Settings, progress: OpenProgress) -> Run:
+    """Fit q and draw from it.
+
+    The plan's options are ``tolerance``, ``max_steps`` and ``control_variates``. ``path`` holds
+    ``elbo`` and ``steps`` of every round and q's ``mean`` and ``cov`` (variances for a mean field).
+    """
+    began = perf_counter()
+    draw_key, fit_key = jax.random.fold_in(key, 0), jax.random.fold_in(key, 1)
+    fit = _Fit(post, plan, fit_key, settings.dtype)
+    with progress(fit.max_steps) as report:
+        status = fit.run(report)
+    path = {
+        "elbo": np.array([end.elbo for end in fit.ends]),
+        "steps": np.array([end.steps for end in fit.ends], float),
+    }
+    if not status.ok:
+        none = np.empty((settings.chains, 0, plan.dim))
+        return Run(none, status, fit.steps, perf_counter() - began, path)
+    q = max(fit.ends, key=lambda end: end.elbo).fitted
+    path |= {"mean": q.mean, "cov": _covariance(q)}
+    flat = draw(draw_key, q.mean, q.root, settings)
+    return Run(flat, status, fit.steps, perf_counter() - began, path)
+
+
+class _Params(NamedTuple):
+    """``m``, the logarithms of L's diagonal, and what is below it (None for a mean field)."""
+
+    mean: Array
+    log_scale: Array
+    below: Array | None
+
+    def along(self, xi: Array) -> Array:
+        """``L xi``."""
+        scaled = jnp.exp(self.log_scale) * xi
+        return scaled if self.below is None else scaled + self.below @ xi
+
+    def slope(self, up: Array, down: Array, xi: Array) -> "_Params":
+        """Gradient of ``-ELBO``, from those of ``-log p`` at a pair of opposite points."""
+        half = 0.5 * (up - down)
+        below = None if self.below is None else jnp.tril(half[:, None] * xi[None], -1)
+        return _Params(0.5 * (up + down), half * xi * jnp.exp(self.log_scale) - 1, below)
+
+
+class _State(NamedTuple):
+    params: _Params
+    adam: PyTree
+
+
+@dataclass(frozen=True)
+class _Loop:
+    """What compiled code is keyed on; ``chunk`` and ``block`` are powers of two."""
+
+    model: LocalModel
+    reader: Reader
+    dtype: str
+    chunk: int
+
+    @property
+    def block(self) -> int:
+        """Steps whose random numbers are made at once."""
+        bulk = max(1, _BULK // self.reader.batches.batch_size)
+        return min(self.chunk, _power_of_two(bulk))
+
+
+@partial(jax.jit, static_argnums=(0,))
+def _advance(
+    loop: _Loop, problem: tuple[PyTree, PyTree], key: Array, state: _State, rate: Array
+) -> tuple[_State, _Params]:
+    """A chunk of steps: the state after it, and the mean of its iterates."""
+    rows, hyper = problem
+    batches = loop.reader.batches
+    batch_key, normal_key = jax.random.fold_in(key, 0), jax.random.fold_in(key, 1)
+
+    def step(
+        carry: tuple[_State, _Params], random: tuple[Array, Array]
+    ) -> tuple[tuple[_State, _Params], None]:
+        (params, adam), total = carry
+        position, xi = random
+        batch = Minibatch(*loop.reader.take(rows, position), batches.batch_size, batches.num_data)
+        offset = params.along(xi)
+        up, down = (
+            batches.num_data * loop.model.minibatch_gradient(params.mean + side, batch, hyper)
+            for side in (offset, -offset)
+        )
+        with jax.numpy_dtype_promotion("standard"):  # optax mixes dtypes
+            direction, adam = _ADAM.update(params.slope(up, down, xi), adam)
+        params = jax.tree.map(lambda old, d: old - rate * d, params, direction)
+        return (_State(params, adam), jax.tree.map(jnp.add, total, params)), None
+
+    def block(carry: tuple[_State, _Params], first: Array) -> tuple[tuple[_State, _Params], None]:
+        shape = loop.block, state.params.mean.size
+        normals = random_numbers.normals(jax.random.fold_in(normal_key, first), shape, loop.dtype)
+        positions = batches.positions(jax.random.fold_in(batch_key, first), first, loop.block, 0)
+        return jax.lax.scan(step, carry, (positions, normals))
+
+    firsts = jnp.arange(0, loop.chunk, loop.block, dtype=jnp.int32)
+    nothing = jax.tree.map(jnp.zeros_like, state.params)
+    (state, total), _ = jax.lax.scan(block, (state, nothing), firsts)
+    return state, jax.tree.map(lambda leaf: leaf / loop.chunk, total)
+
+
+class _End(NamedTuple):
+    """How a round ended: q in theta, its ELBO, the steps so far."""
+
+    fitted: Gaussian
+    elbo: float
+    steps: int
+
+
+class _Fit:
+    """A fit on its way."""
+
+    def __init__(self, post: Posterior, plan: Plan, key: Array, dtype: str) -> None:
+        self.tolerance: float = plan.options["tolerance"]
+        self.max_steps = int(plan.options["max_steps"])
+        self.anchored = bool(plan.options.get("control_variates", True))
+        self.key, self.dtype, self.center = key, np.dtype(dtype), plan.center
+        slope = plan.num_data * mean_gradient(post, plan.center) if self.anchored else None
+        local = post.model.localise(plan.center, local_root(plan), post.hyper, self.dtype, slope)
+        batches = Batches("independent", plan.num_data, plan.batch_size)
+        rows = local.fold(post.data)
+        reader, rows = Reader.lay_out(batches, local.model.rows_last, rows, ())
+        self.factor = local.factor
+        self.loop = _Loop(local.model, reader, dtype, min(_CHUNK, _power_of_two(self.max_steps)))
+        self.elbo = Elbo(post, plan.posterior_precision, jax.random.fold_in(key, 0))
+        self.made = 0  # dispatches
+        self.ends: list[_End] = []
+        with jax.enable_x64(dtype == "float64"):
+            self.problem = to_device((rows, cast(local.hyper, self.dtype)))
+            start = _start(plan.dim, plan.structure == "dense", dtype)
+            self.state = _State(start, _ADAM.init(start))
+
+    @property
+    def steps(self) -> int:
+        """Steps made."""
+        return self.made * self.loop.chunk
+
+    def run(self, report: Report) -> Status:
+        """Rounds until the ELBO settles, the steps are spent or something is not finite."""
+        while (chunks := self._next_round()) > 0:
+            params = self._round(chunks, report)
+            if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(params)):
+                return _not_finite(self.steps)
+            q = _in_theta(params, self.center, self.factor)
+            self.ends.append(_End(q, self.elbo(q), self.steps))
+            if not math.isfinite(self.ends[-1].elbo):
+                return _not_finite(self.steps)
+            if self._settled():
+                return Status(True, "ok")
+        self._warn()
+        return Status(True, "ok")
+
+    def _next_round(self) -> int:
+        """Dispatches of the next round; the last that fits takes what is left of ``max_steps``."""
+        left = self.max_steps // self.loop.chunk - self.made
+        usual = _FIRST * 2 ** len(self.ends)
+        return usual if left >= 3 * usual else left
+
+    def _round(self, chunks: int, report: Report) -> _Params:
+        """The mean of a round's second half, in double precision: the next begins there.
+
+        A round that becomes non-finite ends with that dispatch.
+        """
+        first, last = self.made + chunks // 2, self.made + chunks
+        share = 1 / (last - first)
+        total: _Params = jax.tree.map(lambda leaf: np.zeros(leaf.shape), self.state.params)
+        while self.made < last:
+            key = jax.random.fold_in(self.key, self.made + 1)
+            with jax.enable_x64(self.loop.dtype == "float64"):
+                rate = jnp.asarray(_RATE * 0.5 ** (len(self.ends) / 2), self.dtype)
+                self.state, mean = _advance(self.loop, self.problem, key, self.state, rate)
+            mean = jax.tree.map(lambda leaf: share * np.asarray(leaf, float), mean)
+            self.made += 1
+            report(self.steps, last * self.loop.chunk)
+            if not np.isfinite(mean.mean).all():
+                return mean
+            if self.made > first:
+                total = jax.tree.map(np.add, total, mean)
+        with jax.enable_x64(self.loop.dtype == "float64"):
+            self.state = self.state._replace(params=to_device(cast(total, self.dtype)))
+        return total
+
+    def _settled(self) -> bool:
+        """Whether each of the last two rounds changed the ELBO by less than the tolerance."""
+        changes = np.abs(np.diff([end.elbo for end in self.ends[-3:]]))
+        return len(changes) == 2 and bool(changes.max() < self.tolerance)
+
+    def _warn(self) -> None:
+        changes = np.abs(np.diff([end.elbo for end in self.ends]))
+        found = (
+            f"its last round changed the ELBO by {changes[-1]:.2g} nats, " if len(changes) else ""
+        )
+        remedy = "raise max_steps, batch_size or tolerance"
+        remedy = remedy if self.anchored else f"use control_variates=True, or {remedy}"
+        warnings.warn(
+            f"the variational fit did not settle in {self.steps:,} steps: {found}"
+            f"tolerance={self.tolerance:g}. To settle it, {remedy}.",
+            TargetWarning,
+            stacklevel=5,
+        )
+
+
+def _start(dim: int, dense: bool, dtype: str) -> _Params:
+    """A narrow q at the optimum."""
+    below = jnp.zeros((dim, dim), dtype) if dense else None
+    return _Params(jnp.zeros(dim, dtype), jnp.full(dim, math.log(_START), dtype), below)
+
+
+def _in_theta(params: _Params, center: Vector, factor: Factor) -> Gaussian:
+    """``N(theta* + W m, W L L' W')``."""
+    mean = center + np.asarray(factor.matvec(np.asarray(params.mean)))
+    scale = np.exp(np.asarray(params.log_scale))
+    if params.below is None:
+        return Gaussian(mean, Diagonal(np.asarray(factor.matvec(scale))))
+    lower = np.diag(scale) + np.asarray(params.below)
+    return Gaussian(mean, Dense(np.asarray(factor.matvec(lower.T)).T))
+
+
+def _covariance(q: Gaussian) -> Vector:
+    """``R R'``, or its diagonal."""
+    if isinstance(q.root, Diagonal):
+        return np.asarray(q.root.values) ** 2
+    return np.asarray(q.root.matrix @ q.root.matrix.T)
+
+
+def _power_of_two(number: int) -> int:
+    """The largest that is not above."""
+    return int(2 ** (number.bit_length() - 1))
+
+
+def _not_finite(step: int) -> Status:
+    return Status(
+        False,
+        f"the variational fit became non-finite within {step:,} steps: there are no draws. Try a "
+        "larger batch_size, a tighter prior, or dtype='float64'.",
+        step=step,
+        kind="diverged",
+    )

@@ -1,0 +1,204 @@
+"""The compiled inner loop of one chain: segments of draws of steps.
+
+A *segment* is a few kept draws made on one reading order of the rows. A *draw* is ``thin`` steps,
+of which only the last iterate is kept. Random numbers are made in *blocks*, as many as stay in a
+core's cache: for some whole draws, or for a part of one. They depend on the chain's key, the
+segment and the step alone.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.experimental.xla_metadata import set_xla_metadata
+
+from ornstein._base.types import Array, PyTree
+from ornstein.data.batches import Reader
+from ornstein.linalg.operators import Diagonal, Operator
+from ornstein.models.contract import LocalModel, Minibatch
+from ornstein.planning.kernels import Kernel, averaged, fisher, rules
+from ornstein.planning.kernels.contract import State
+
+ROWS = "rows"
+"""The axis of a mesh along which the rows of a batch are spread."""
+
+_BULK = 2**15  # random numbers made at once,
+_ROWS_BULK = 2**17  # and where each row of a batch takes one
+_SMALL = 2**13  # bytes of a batch whose step one kernel makes faster than one for each operation
+_NARROW = 32  # parameters of such steps
+_KERNEL = {"xla_cpu_small_call": "true", "inlineable": "false"}
+
+
+@dataclass(frozen=True)
+class Loop:
+    """What compiled code is keyed on.
+
+    ``rule`` names the kernel, ``structure`` its gain's; a draw is the mean of ``window`` iterates.
+    On a mesh, batches are shared by ``parts`` devices along its axis ``rows``.
+    """
+
+    model: LocalModel
+    reader: Reader
+    dim: int
+    thin: int
+    segment_draws: int
+    dtype: str
+    rule: str = "first_order"
+    structure: str = "dense"
+    window: int = 1
+    parts: int = 0
+
+    @property
+    def segment_steps(self) -> int:
+        """Steps in a segment."""
+        return self.segment_draws * self.thin
+
+    @property
+    def block(self) -> int:
+        """Steps whose random numbers are made at once.
+
+        A power of two of draws, or a divisor of ``thin``.
+        """
+        by_row = self.reader.random_numbers > 1
+        bulk = max(1, (_ROWS_BULK if by_row else _BULK) // (self.dim + self.reader.random_numbers))
+        if self.thin > bulk:
+            return next(b for b in range(bulk, 0, -1) if self.thin % b == 0)
+        draws = 1
+        while draws < self.segment_draws and 2 * draws * self.thin <= bulk:
+            draws *= 2
+        return draws * self.thin
+
+    @property
+    def small(self) -> bool:
+        """Whether a step is so little work that calling its operations takes longer."""
+        batches = self.reader.batches
+        batch_bytes = batches.batch_size * (self.dim + 1) * jnp.dtype(self.dtype).itemsize
+        contiguous = batches.scheme in ("windows", "epochs") and not self.parts
+        simple = self.model.plain_operations and self.rule != "fisher"
+        return contiguous and simple and batch_bytes <= _SMALL and self.dim <= _NARROW
+
+
+class Problem(NamedTuple):
+    """Arrays of the loop, shared by all chains; ``constants`` are the kernel's own."""
+
+    rows: PyTree
+    hyper: PyTree
+    noise_factor: Operator | None
+    constants: PyTree
+
+
+class Segments(NamedTuple):
+    """What distinguishes a chunk's segments: number, reading order, phase in the epoch.
+
+    ``rows`` are those of every step where the host reads them.
+    """
+
+    number: Array
+    order: Array
+    phase: Array
+    rows: PyTree = None
+
+
+def build_kernel(loop: Loop, problem: Problem, gain: Operator | None = None) -> Kernel:
+    """The kernel in whitened coordinates, where the gain is the identity (X8), unless given."""
+
+    def minibatch(batch: tuple[PyTree, Array | None]) -> Minibatch:
+        batches = loop.reader.batches
+        return Minibatch(*batch, batches.batch_size // max(1, loop.parts), batches.num_data)
+
+    def gradient(z: Array, batch: tuple[PyTree, Array | None]) -> Array:
+        # Parts are of equal size: the mean of their means is that of the batch, the prior in it.
+        return _shared(loop, loop.model.minibatch_gradient(z, minibatch(batch), problem.hyper))
+
+    def moments(z: Array, batch: tuple[PyTree, Array | None]) -> tuple[Array, Array]:
+        part = minibatch(batch)
+        if not loop.parts:
+            return loop.model.gradient_moments(z, part, problem.hyper)
+        rows = loop.model.row_gradients(z, part, problem.hyper)
+        centred = rows - _shared(loop, rows.mean(axis=1))[:, None]
+        squares = jax.lax.psum(centred @ centred.T, ROWS)
+        return gradient(z, batch), squares / (loop.parts * part.size - 1)
+
+    shape, noise, constants = (loop.dim, loop.dtype), problem.noise_factor, problem.constants
+    if loop.rule == "fisher":
+        return fisher.build(moments, *shape, loop.structure, noise, constants)
+    gain = Diagonal(jnp.ones((), loop.dtype)) if gain is None else gain
+    plain = rules.build(loop.rule, gradient, *shape, gain, noise, constants)
+    return averaged.build(plain, loop.window, loop.thin) if loop.window > 1 else plain
+
+
+def _shared(loop: Loop, mean: Array) -> Array:
+    """The mean over devices that share a batch."""
+    return jax.lax.pmean(mean, ROWS) if loop.parts else mean
+
+
+def _scan(small: bool, body: Callable[..., Any], state: State, ready: PyTree) -> Any:
+    """``lax.scan``; of small steps as one kernel of the processor.
+
+    XLA marks loops over a few numbers so by itself and calls the operations of all others one by
+    one, at a fraction of a microsecond each. Other backends know no such mark.
+    """
+
+    def run(state: State, ready: PyTree) -> Any:
+        return jax.lax.scan(body, state, ready)
+
+    if not small or jax.default_backend() != "cpu":
+        return run(state, ready)
+    return set_xla_metadata(jax.jit(run)(state, ready), **_KERNEL)
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def advance(
+    loop: Loop, watch: bool, problem: Problem, key: Array, state: State, segments: Segments
+) -> tuple[State, Array | None]:
+    """Run segments of one chain; returns the state and the kept positions.
+
+    With ``watch``, returns for every step whether its position is finite, instead.
+    """
+    kernel = build_kernel(loop, problem)
+    batch_key, noise_key = jax.random.fold_in(key, 0), jax.random.fold_in(key, 1)
+    reader = loop.reader
+
+    def segment(state: State, this: Segments) -> tuple[State, Array | None]:
+        rows = this.rows if reader.fed else reader.arrange(problem.rows, this.order)
+        batch_root = jax.random.fold_in(batch_key, this.number)
+        noise_root = jax.random.fold_in(noise_key, this.number)
+
+        def one(state: State, random: tuple[Array, Array | None]) -> tuple[State, Array | None]:
+            position, noise = random
+            state, _ = kernel.advance(state, reader.take(rows, position), noise)
+            return state, jnp.isfinite(state.position).all() if watch else None
+
+        def random(first: Array) -> tuple[Array, Array | None]:
+            key = jax.random.fold_in(batch_root, first)
+            positions = reader.positions(key, first, loop.block, this.phase)
+            if kernel.noise is None:
+                return positions, None
+            return positions, kernel.noise(jax.random.fold_in(noise_root, first), (loop.block,))
+
+        def draw(state: State, ready: tuple[Array, Array | None]) -> tuple[State, Array | None]:
+            state, finite = jax.lax.scan(one, state, ready)
+            return state, finite if watch else kernel.read(state)
+
+        def some_draws(state: State, first: Array) -> tuple[State, Array | None]:
+            by_draw = (loop.block // loop.thin, loop.thin)
+            ready = jax.tree.map(lambda leaf: leaf.reshape(by_draw + leaf.shape[1:]), random(first))
+            return _scan(loop.small and not watch, draw, state, ready)
+
+        def part_of_draw(state: State, first: Array) -> tuple[State, Array | None]:
+            return _scan(loop.small and not watch, one, state, random(first))
+
+        def long_draw(state: State, first: Array) -> tuple[State, Array | None]:
+            firsts = first + jnp.arange(0, loop.thin, loop.block, dtype=jnp.int32)
+            state, finite = jax.lax.scan(part_of_draw, state, firsts)
+            return state, finite if watch else kernel.read(state)
+
+        stride, body = (
+            (loop.block, some_draws) if loop.block >= loop.thin else (loop.thin, long_draw)
+        )
+        return jax.lax.scan(body, state, jnp.arange(0, loop.segment_steps, stride, dtype=jnp.int32))
+
+    return jax.lax.scan(segment, state, segments)

@@ -1,0 +1,217 @@
+"""Chains and their batches spread over a mesh of devices, of one host or of many.
+
+Every device steps some of the chains on its part of their batches. A step exchanges one gradient,
+D numbers a chain, along the mesh's axis ``rows``, and nothing along ``chains``. Every process runs
+this alike, reads the rows of its own devices and knows all draws.
+"""
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import jax
+import numpy as np
+import numpy.typing as npt
+from jax.experimental import multihost_utils
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from ornstein._base import multihost
+from ornstein._base.errors import InputError
+from ornstein._base.types import Array, PyTree
+from ornstein.data.on_disk import ahead
+from ornstein.data.prefetch import SCHEMES, Feed
+from ornstein.sampling.loop import ROWS, Loop, Problem, Segments, advance
+from ornstein.sampling.runs import Report, Settings, Status
+from ornstein.sampling.threads import Chain, Crew, finite_draws
+from ornstein.storage.checkpoint import Checkpoint
+
+CHAINS = "chains"
+"""The axis of a mesh along which whole chains are spread."""
+
+_ROWS = P(CHAINS, None, None, ROWS)
+_SEGMENTS: Any = Segments(*(P(), P(), P()), _ROWS)  # type: ignore[arg-type]
+
+
+def checked_mesh(mesh: Mesh, chains: int, feed: Feed) -> Mesh:
+    """The mesh with both axes, chains first; raises where chains or batches do not fit it."""
+    if not isinstance(mesh, Mesh):
+        raise InputError(
+            f"mesh must be a jax.sharding.Mesh, found {type(mesh).__name__}; "
+            "ornstein.distributed.mesh makes one."
+        )
+    strange = [name for name in mesh.axis_names if name not in (CHAINS, ROWS)]
+    if strange:
+        raise InputError(f"mesh has an axis {strange[0]!r}; its axes are {CHAINS!r} and {ROWS!r}.")
+    batches = feed.batches
+    if batches.scheme not in SCHEMES:
+        raise InputError(
+            f"batches={batches.scheme!r} are not read over a mesh; plan with "
+            "batches='independent', or 'blocks' for rows on disk."
+        )
+    sizes = mesh.shape.get(CHAINS, 1), mesh.shape.get(ROWS, 1)
+    if chains % sizes[0]:
+        raise InputError(f"chains={chains} must be a multiple of the mesh's {sizes[0]} {CHAINS}.")
+    if feed.shards % sizes[1]:
+        raise InputError(
+            f"the mesh has {sizes[1]} devices along {ROWS!r}, and a batch of {batches.batch_size} "
+            f"of {batches.num_data} rows can be cut into {feed.shards} parts: use a batch_size "
+            f"that is a multiple of {sizes[1]}, a power of two of devices, and 500 rows for each."
+        )
+    devices = mesh.devices.T if mesh.axis_names == (ROWS, CHAINS) else mesh.devices
+    return Mesh(devices.reshape(sizes), (CHAINS, ROWS))
+
+
+class Fleet(Crew):
+    """What moves all chains together over a mesh."""
+
+    def __init__(
+        self,
+        mesh: Mesh,
+        loop: Loop,
+        problem: Problem,
+        feed: Feed,
+        entropy: tuple[int, ...],
+        settings: Settings,
+        checkpoint: Checkpoint | None,
+    ) -> None:
+        self.mesh, self.reads = mesh, feed
+        super().__init__(loop, problem, feed, entropy, settings, checkpoint)
+        with self._precision():
+            self.everywhere = jax.tree.map(lambda leaf: self._spread(leaf, P()), problem)
+
+    def advance(
+        self, chains: list[Chain], first: int, total: int, report: Report
+    ) -> tuple[Status, int]:
+        """Move all chains to a number of segments, in step."""
+        end = first + -(-(total - first) // self.chunk) * self.chunk
+        at, steps = chains[0].at, self.loop.segment_steps
+        chunks = [range(start, start + self.chunk) for start in range(at, end, self.chunk)]
+        for made in ahead(self._segments_of(chains, numbers) for numbers in chunks):
+            if multihost.anyone(self.stopping()):
+                break
+            if not self._moved(chains, made):
+                end = chains[0].at + self.chunk if chains[0].tail is not None else chains[0].at
+                break
+            report(min(chains[0].at, total) * steps, total * steps)
+            if self.checkpoint is not None and self.checkpoint.due:
+                self.save(chains)
+        return self._ending(chains, end)
+
+    def _moved(self, chains: list[Chain], segments: Segments) -> bool:
+        """Advance by a chunk; whether all chains stayed finite."""
+        before = [chain.state for chain in chains]
+        state, positions = self._run(False, chains, before, segments)
+        made = positions.reshape(len(chains), -1, self.loop.dim)
+        late = max(0, self.warm - chains[0].at * self.loop.segment_draws)
+        finite = [bool(np.isfinite(line).all()) for line in made]
+        if not all(finite):
+            _, seen = self._run(True, chains, before, segments)
+            self.steps_finite = seen.reshape(len(chains), -1)
+        for chain, line, fine in zip(chains, made, finite, strict=True):
+            draws = line[late:]
+            if not fine:
+                chain.tail = draws[: finite_draws(draws)]
+                continue
+            chain.state = jax.tree.map(lambda leaf, n=chain.number: leaf[n], state)
+            chain.at += self.chunk
+            chain.kept.append(draws)
+        return all(finite)
+
+    def _bad_step(self, chain: Chain) -> int:
+        """First non-finite step of a chain."""
+        first = int(np.argmin(self.steps_finite[chain.number]))
+        return chain.at * self.loop.segment_steps + first
+
+    def _run(
+        self, watch: bool, chains: list[Chain], states: list[Any], segments: Segments
+    ) -> tuple[PyTree, npt.NDArray[Any]]:
+        words = np.stack([np.asarray(jax.random.key_data(chain.key)) for chain in chains])
+        function = compiled(self.mesh, self.loop, watch, jax.random.key_impl(chains[0].key))
+        with self._precision():
+            stacked = jax.tree.map(
+                lambda *leaves: self._spread(np.stack([np.asarray(x) for x in leaves]), P(CHAINS)),
+                *states,
+            )
+            found = function(self.everywhere, self._spread(words, P(CHAINS)), stacked, segments)
+            return fetched(found)
+
+    def _segments_of(self, chains: list[Chain], numbers: range) -> Segments:
+        """Rows of segments on the devices that need them, read by this process for its own."""
+        with self._precision():
+            spread = {
+                "number": self._spread(np.asarray(numbers, np.int32), P()),
+                "order": self._spread(np.zeros((len(numbers), 0), np.int32), P()),
+                "phase": self._spread(np.zeros(len(numbers), np.int32), P()),
+            }
+            placed = [(self.mesh.devices.item(*p), p) for p in np.ndindex(self.mesh.devices.shape)]
+            parts = [
+                jax.device_put(self._part(len(chains), numbers, *place), device)
+                for device, place in placed
+                if device.process_index == multihost.number()
+            ]
+            sharding = NamedSharding(self.mesh, _ROWS)
+            sizes = self.mesh.devices.shape
+
+            def whole(*leaves: Array) -> Array:
+                shape = list(leaves[0].shape)
+                shape[0], shape[3] = shape[0] * sizes[0], shape[3] * sizes[1]
+                return jax.make_array_from_single_device_arrays(tuple(shape), sharding, leaves)
+
+            return Segments(**spread, rows=jax.tree.map(whole, *parts))
+
+    def _part(self, chains: int, numbers: range, row: int, column: int) -> PyTree:
+        """Rows for one device: (chains, segments, steps, rows, ...) of its own."""
+        groups, parts = self.mesh.devices.shape
+        mine = range(row * chains // groups, (row + 1) * chains // groups)
+        shards = self.reads.shards
+        own = range(column * shards // parts, (column + 1) * shards // parts)
+        steps = self.loop.segment_steps
+        lines = [
+            jax.tree.map(
+                lambda *leaves: np.stack(leaves),
+                *(self.reads.rows(chain, number, steps, own) for number in numbers),
+            )
+            for chain in mine
+        ]
+        return jax.tree.map(lambda *leaves: np.stack(leaves), *lines)
+
+    def _precision(self) -> Any:
+        return jax.enable_x64(self.settings.dtype == "float64")
+
+    def _spread(self, value: Any, spec: P) -> Array:
+        """A host array on all devices that are to have a part of it."""
+        array = np.asarray(value)
+        sharding = NamedSharding(self.mesh, spec)
+        return jax.make_array_from_callback(array.shape, sharding, lambda index: array[index])
+
+
+@lru_cache(maxsize=16)
+def compiled(mesh: Mesh, loop: Loop, watch: bool, impl: Any) -> Callable[..., Any]:
+    """:func:`ornstein.sampling.loop.advance` of all chains over a mesh."""
+
+    def on_device(
+        problem: Problem, words: Array, states: PyTree, segments: Segments
+    ) -> tuple[PyTree, Array]:
+        def one(key: Array, state: Any, rows: PyTree) -> Any:
+            return advance(loop, watch, problem, key, state, segments._replace(rows=rows))
+
+        keys = jax.random.wrap_key_data(words, impl=impl)
+        found: tuple[PyTree, Array] = jax.vmap(one)(keys, states, segments.rows)
+        return found
+
+    spread = jax.shard_map(
+        on_device,
+        mesh=mesh,
+        in_specs=(P(), P(CHAINS), P(CHAINS), _SEGMENTS),
+        out_specs=(P(CHAINS), P(CHAINS)),
+        check_vma=False,
+    )
+    return jax.jit(spread)
+
+
+def fetched(tree: PyTree) -> Any:
+    """All of every array on this host."""
+    if multihost.count() == 1:
+        return jax.tree.map(np.asarray, tree)
+    return multihost_utils.process_allgather(tree, tiled=True)

@@ -1,0 +1,210 @@
+"""A plan is run: rows laid out, chains begun, moved by a crew and gathered."""
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh
+
+from ornstein._base.errors import InputError
+from ornstein._base.interrupts import listening
+from ornstein._base.memory import fresh
+from ornstein._base.trees import cast, to_device
+from ornstein._base.types import Array, Vector
+from ornstein.data.batches import Reader
+from ornstein.data.prefetch import Feed, shards_of
+from ornstein.linalg.operators import Factor, dim_of
+from ornstein.models.posterior import Posterior
+from ornstein.planning.plans import Plan
+from ornstein.sampling.loop import ROWS, Loop, Problem, build_kernel
+from ornstein.sampling.mesh import Fleet, checked_mesh
+from ornstein.sampling.runs import Goal, OpenProgress, Run, Settings, Status, from_record
+from ornstein.sampling.threads import Chain, Crew, warm_draws
+from ornstein.sampling.whitened import in_basis, update_rule
+from ornstein.storage.checkpoint import Checkpoint
+
+_MAPPED = 16, 256  # fewest and most draws in a product that maps them to parameters
+_MAPPED_NUMBERS = 2**17  # of such products made together: 1 MiB
+_SEGMENT_BYTES = 2**24  # of rows read for one segment
+_LONGEST_BYTES = 2**28  # the same, where a draw takes more
+_DEAR = 3e7  # multiplications of a draw, of which no segment should make one too many
+_STARTS = 2**32 - 1  # of the numbers that seed a chain, the last: orders have the first
+_ORDER_READS = 5  # times a row is read in the time that putting it into a reading order takes
+
+
+def run(
+    post: Posterior,
+    plan: Plan,
+    key: Array,
+    settings: Settings,
+    progress: OpenProgress,
+    goal: Goal | None = None,
+    starts: Vector | None = None,
+    checkpoint: Checkpoint | None = None,
+    mesh: Mesh | None = None,
+) -> Run:
+    """Run all chains of a plan; ``progress`` opens a reporter for a number of steps.
+
+    Chains begin at ``starts`` (chains, D) or spread about the optimum, or go on from a checkpoint.
+    They are spread over this process's threads, or with their batches over the devices of a mesh.
+    """
+    with jax.enable_x64(settings.dtype == "float64"):
+        crew, chains, factor = _prepare(post, plan, key, settings, starts, checkpoint, mesh)
+    loop = crew.loop
+    ended = crew.restore(chains)
+    if ended is not None:
+        return from_record(_gathered(chains, ended["draws"], plan.center, factor), ended)
+    draws, status, made = settings.draws, Status(True, "ok"), 0
+    with (
+        progress(crew.segments_for(draws) * loop.segment_steps) as report,
+        listening() as crew.stopping,
+    ):
+        while True:
+            status, made = crew.advance(chains, made, crew.segments_for(draws), report)
+            if not status.ok or goal is None or draws >= goal.most:
+                break
+            if goal.reached(_gathered(chains, draws, plan.center, factor)):
+                break
+            draws = min(2 * draws, goal.most)
+    seconds = crew.seconds
+    flat = _gathered(chains, draws, plan.center, factor)
+    done = Run(flat, status, made * loop.segment_steps, seconds)
+    crew.finish(chains, done)
+    return done
+
+
+def _gathered(chains: list[Chain], draws: int, center: Vector, factor: Factor) -> Vector:
+    """The first draws of every chain as parameters, (chains, draws, D)."""
+    dim = len(center)
+    count = min(draws, *(sum(map(len, chain.draws)) for chain in chains))
+    each = int(np.clip(_MAPPED_NUMBERS // dim, *_MAPPED))
+    together = each * max(1, _MAPPED_NUMBERS // (each * dim))
+    gathered = fresh((len(chains), count, dim))
+
+    def gather(chain: Chain, target: Vector) -> None:
+        for number, some in enumerate(_regrouped(chain.draws, together)):
+            place = target[number * together : (number + 1) * together]
+            # Always as many at once: a product's rounding depends on the number of its rows.
+            part = np.pad(some.astype(float), ((0, -len(some) % each), (0, 0)))
+            mapped = np.asarray(factor.matvec(part.reshape(-1, each, some.shape[1])))
+            np.add(mapped.reshape(-1, dim)[: len(place)], center, out=place)
+
+    if count:
+        with ThreadPoolExecutor(min(len(chains), os.cpu_count() or 1)) as pool:
+            list(pool.map(gather, chains, gathered))
+    return gathered
+
+
+def _regrouped(pieces: list[Vector], size: int) -> Iterator[Vector]:
+    """Rows of the pieces, so many at a time: all at once would be copied once more."""
+    held: list[Vector] = []
+    for piece in pieces:
+        start = 0
+        while start < len(piece):
+            part = piece[start : start + size - sum(map(len, held))]
+            start += len(part)
+            held.append(part)
+            if sum(map(len, held)) == size:
+                yield np.concatenate(held)
+                held = []
+    if held:
+        yield np.concatenate(held)
+
+
+def _prepare(
+    post: Posterior,
+    plan: Plan,
+    key: Array,
+    settings: Settings,
+    starts: Vector | None,
+    checkpoint: Checkpoint | None,
+    mesh: Mesh | None,
+) -> tuple[Crew, list[Chain], Factor]:
+    """A crew for the whitened problem and over-dispersed starts, both in the sampling precision."""
+    dtype = np.dtype(settings.dtype)
+    local = post.model.localise(plan.center, plan.gain.sqrt(), post.hyper, dtype, plan.anchor_slope)
+    segment_draws, feed, rows = _segment_draws(plan, settings), None, None
+    if post.stored or mesh is not None:
+        shards = 1 if mesh is None else shards_of(plan.batches)
+        feed = Feed(plan.batches, post.data, local.fold, _entropy(key), shards)
+        mesh = mesh and checked_mesh(mesh, settings.chains, feed)
+        segment_draws = min(segment_draws, _fed_draws(feed, plan, settings))
+        reader = Reader(plan.batches, local.model.rows_last, fed=True)
+    else:
+        multiplicity = None if plan.anchor is None else plan.anchor.multiplicity
+        reader, rows = Reader.lay_out(
+            plan.batches, local.model.rows_last, local.fold(post.data), _entropy(key), multiplicity
+        )
+    rule, noise, constants = update_rule(plan, local.factor)
+    loop = Loop(
+        model=local.model,
+        reader=reader,
+        dim=dim_of(local.factor) or plan.dim,
+        thin=settings.thin,
+        segment_draws=segment_draws,
+        dtype=settings.dtype,
+        rule=rule,
+        structure=plan.structure,
+        window=plan.window,
+        parts=0 if mesh is None else mesh.shape[ROWS],
+    )
+    problem = Problem(
+        rows=to_device(rows),
+        hyper=to_device(cast(local.hyper, dtype)),
+        noise_factor=None if noise is None else to_device(noise.astype(dtype)),
+        constants=to_device(cast(constants, dtype)),
+    )
+    spread = in_basis(local.factor, plan.predicted)
+    chains = []
+    for number in range(settings.chains):
+        seed = np.random.SeedSequence(_entropy(key), spawn_key=(number + 1, _STARTS))
+        normal = np.random.default_rng(seed).normal(size=loop.dim)  # which need not be compiled
+        start = settings.dispersion * np.asarray(spread.matvec(normal))
+        if starts is not None:
+            start = np.asarray(local.factor.solve(starts[number] - plan.center))
+        chain_key = jax.random.fold_in(key, number)
+        state = build_kernel(loop, problem).init(chain_key, jnp.asarray(start, dtype))
+        chains.append(Chain(number, chain_key, state))
+    given = _entropy(key), settings, checkpoint
+    if mesh is not None and feed is not None:
+        return Fleet(mesh, loop, problem, feed, *given), chains, local.factor
+    return Crew(loop, problem, feed, *given), chains, local.factor
+
+
+def _entropy(key: Array) -> tuple[int, ...]:
+    """The key as plain numbers, for the host's generators."""
+    return tuple(int(word) for word in np.asarray(jax.random.key_data(key)).ravel())
+
+
+def _segment_draws(plan: Plan, settings: Settings) -> int:
+    """Draws on one reading order: as the plan likes, but at least four orders a run.
+
+    One where draws are dear and there is no order to make. Fewer orders of a long table, where one
+    takes longer than many draws: as many as leave the least work, the draws beyond the run's end
+    in it.
+    """
+    total, batches = warm_draws(settings) + settings.draws, plan.batches
+    most = plan.segment_draws(settings.thin)
+    quarter = min(most, 2 ** (max(1, total // 4).bit_length() - 1))
+    order, draw = _ORDER_READS * batches.num_data, settings.thin * batches.batch_size
+    if batches.replacement and draw * plan.dim > _DEAR:
+        return 1
+    if batches.line == 1:
+        return quarter
+    sizes = (min(most, quarter * more) for more in (1, 2, 4))
+    return min(sizes, key=lambda size: -(-total // size) * (order + size * draw))
+
+
+def _fed_draws(feed: Feed, plan: Plan, settings: Settings) -> int:
+    """Draws of a segment whose rows, read by the host, stay within the memory bound."""
+    draw_bytes = feed.step_bytes * settings.thin
+    if draw_bytes > _LONGEST_BYTES:
+        raise InputError(
+            f"one draw would read {draw_bytes / 2**20:,.0f} MiB of rows ({settings.thin} steps of "
+            f"{plan.batch_size} rows), and they are held in memory: use control_variates=True, "
+            "which need few rows for a draw, a smaller batch_size or a smaller thin."
+        )
+    return int(2 ** (max(1, _SEGMENT_BYTES // draw_bytes).bit_length() - 1))

@@ -1,0 +1,120 @@
+"""What a run is: how it is to go, how it went, and what it gave."""
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import jax.numpy as jnp
+import numpy as np
+
+from ornstein._base.errors import CheckpointError, InputError
+from ornstein._base.types import Vector
+
+
+@dataclass(frozen=True)
+class Status:
+    """How a run ended: ``done``, ``diverged`` (which chain, at which step) or ``interrupted``."""
+
+    ok: bool
+    message: str
+    chain: int | None = None
+    step: int | None = None
+    kind: Literal["done", "diverged", "interrupted"] = "done"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to run a plan; all checked."""
+
+    chains: int
+    draws: int
+    thin: int
+    warmup: int
+    dispersion: float
+    dtype: str
+    chunk: int | None
+
+
+class Run(NamedTuple):
+    """Draws as vectors (chains, draws, D), how the run went and what was seen on the way."""
+
+    flat: Vector
+    status: Status
+    steps: int
+    seconds: float
+    path: Mapping[str, Vector] = MappingProxyType({})
+
+
+class Goal(NamedTuple):
+    """When to stop a run whose length is not given: ``reached`` looks at draws as vectors.
+
+    It is asked after ``settings.draws`` draws and whenever they have doubled, up to ``most``.
+    """
+
+    reached: Callable[[Vector], bool]
+    most: int
+
+
+Report: TypeAlias = Callable[[int, int], None]
+"""Called with the number of steps done and to do, of one chain."""
+
+
+OpenProgress: TypeAlias = Callable[[int], AbstractContextManager[Report]]
+"""Opens a reporter for a number of steps."""
+
+
+def diverged(chain: int, step: int) -> Status:
+    """A chain became non-finite."""
+    return Status(
+        False,
+        f"chain {chain} became non-finite at step {step}. The draws up to there are kept. Try "
+        "starts nearer the optimum (dispersion=1), a larger batch_size, a tighter prior, or "
+        "dtype='float64'; result.diagnose() shows which assumption fails.",
+        chain,
+        step,
+        "diverged",
+    )
+
+
+def interrupted(step: int) -> Status:
+    """Somebody asked to stop."""
+    return Status(
+        False,
+        f"interrupted after {step:,} steps of every chain. The draws up to there are kept.",
+        step=step,
+        kind="interrupted",
+    )
+
+
+def to_record(done: Run) -> dict[str, Any]:
+    """How a run ended, as a record; draws are kept elsewhere."""
+    return {
+        "status": asdict(done.status),
+        "steps": done.steps,
+        "seconds": done.seconds,
+        "path": dict(done.path),
+    }
+
+
+def from_record(flat: Vector, record: Mapping[str, Any]) -> Run:
+    """The run that ended so, with its draws."""
+    try:
+        status = Status(**record["status"])
+        return Run(flat, status, record["steps"], record["seconds"], record["path"])
+    except (TypeError, KeyError) as error:
+        raise CheckpointError(f"the checkpoint's end makes no sense ({error}).") from error
+
+
+def check_dtype(dtype: str | None) -> str:
+    """``float32`` or ``float64``; JAX's own default if not given."""
+    if dtype is None:
+        return str(jnp.result_type(float))
+    try:
+        name = np.dtype(dtype).name
+    except TypeError:
+        name = ""
+    if name not in ("float32", "float64"):
+        raise InputError(f"dtype must be float32 or float64, found {dtype!r}.")
+    return name

@@ -1,0 +1,346 @@
+"""Checkpoints: a run kept in a folder as it goes, to go on from where it stopped.
+
+``run-0.orn``
+    arguments, fingerprint of the data, plan, learned hyperparameters: written once
+``draws-0-00001.orn``, ...
+    the draws since the file before, and every chain's state after them
+``end-0.orn``
+    how the run ended
+``lock``
+    held while a run writes here
+
+Every file is written whole, then renamed into place, and knows its own checksum. Draws are written
+once, so a run's checkpoints cost as much as its draws. Of damaged draws the run goes back to the
+last checkpoint before them. The first number counts restarts after a divergence.
+"""
+
+import re
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from time import monotonic
+from typing import Any, NamedTuple
+
+import numpy.typing as npt
+
+from ornstein._base import checks, multihost
+from ornstein._base.errors import CheckpointError, CheckpointWarning, InputError
+from ornstein.storage import records
+from ornstein.storage.folders import claimed, part_of, write_file
+
+COMMAND = "command.orn"
+_LOCK = "lock"
+_OURS = re.compile(r"(run-\d+|draws-\d+-\d+|end-\d+|command)\.orn|lock")
+_EVERY = 30.0
+
+
+class Saved(NamedTuple):
+    """One chain: segments made, leaves of its state after them, pieces of draws so far."""
+
+    at: int
+    state: list[npt.NDArray[Any]]
+    kept: list[npt.NDArray[Any]]
+
+
+class Progress(NamedTuple):
+    """How far a run has come, in how many seconds of sampling."""
+
+    chains: list[Saved]
+    seconds: float
+
+
+class Checkpoint:
+    """A folder that is this process's own while it is open: see :func:`opened`.
+
+    Of the processes of one run the first ``writes``; the others read what it wrote before.
+    """
+
+    def __init__(self, folder: Path, every: float, writes: bool = True) -> None:
+        self.folder, self.every, self.writes = folder, every, writes
+        self.attempt, self.number = 0, 0
+        self._run = ""
+        self._at: list[int] = []
+        self._written: list[int] = []
+        self._last = monotonic()
+
+    # What a run began with
+
+    def begun(self) -> dict[str, Any] | None:
+        """The record of the newest attempt; None in an empty folder."""
+        attempts = sorted(self._numbers(r"run-(\d+)\.orn"), reverse=True)
+        for attempt in attempts:
+            self.attempt = attempt
+            try:
+                record = self._read(self._path("run"), "arguments", "plan")
+            except CheckpointError as error:
+                if attempt == attempts[-1]:
+                    raise CheckpointError(
+                        f"{error}. Without it the draws in {self.folder} can not be used; to start "
+                        "anew, remove the folder or name another."
+                    ) from None
+                warnings.warn(f"{error}. Going back to the attempt before.", CheckpointWarning, 4)
+            else:
+                return record
+        if self._numbers(r"draws-\d+-(\d+)\.orn"):
+            raise CheckpointError(
+                f"{self.folder} holds draws, but not what they began with (run-0.orn). To start "
+                "anew, remove the folder or name another."
+            )
+        return None
+
+    def begin(self, record: Mapping[str, Any], attempt: int = 0) -> None:
+        """Keep what an attempt begins with."""
+        self.attempt, self.number, self._at, self._written = attempt, 0, [], []
+        self._write(self._path("run"), record)
+
+    # Draws
+
+    def restore(self, like: Sequence[Saved]) -> Progress | None:
+        """What was kept of chains like these; None at the beginning.
+
+        Damaged draws, and any after them, are left behind with a warning.
+        """
+        chains = [Saved(one.at, one.state, []) for one in like]
+        seconds, found = 0.0, sorted(self._numbers(rf"draws-{self.attempt}-(\d+)\.orn"))
+        for number in range(1, max(found, default=0) + 1):
+            path = self._path("draws", number)
+            try:
+                block = self._read(path, "chains", "seconds")
+                chains = [
+                    _joined(path, before, after, example)
+                    for before, after, example in zip(chains, block["chains"], like, strict=True)
+                ]
+                seconds = float(block["seconds"])
+            except (CheckpointError, TypeError, ValueError, KeyError, AttributeError) as error:
+                reason = str(error) if isinstance(error, CheckpointError) else f"{path}: {error}"
+                last = "the beginning" if number == 1 else f"checkpoint {number - 1}"
+                warnings.warn(f"{reason}. Going on from {last}.", CheckpointWarning, 5)
+                break
+            self.number = number
+        if self.writes and self.number < max(found, default=1):
+            self._path("end").unlink(missing_ok=True)
+            self._drop([n for n in found if n > self.number])
+        self._noted(chains)
+        return Progress(chains, seconds) if self.number else None
+
+    @property
+    def due(self) -> bool:
+        """Whether the last checkpoint is long enough ago."""
+        return monotonic() - self._last >= self.every
+
+    def save(self, chains: Sequence[Saved], seconds: float) -> None:
+        """Keep what is new, and the chains' states."""
+        if self.number and [chain.at for chain in chains] == self._at:
+            return
+        written = self._written or [0] * len(chains)
+        block = {
+            "run": self._run,
+            "seconds": seconds,
+            "chains": [
+                {
+                    "at": chain.at,
+                    "state": chain.state,
+                    "draws": chain.kept[old:],
+                }
+                for chain, old in zip(chains, written, strict=True)
+            ],
+        }
+        self._write(self._path("draws", self.number + 1), block)
+        self.number += 1
+        self._noted(chains)
+
+    def _noted(self, chains: Sequence[Saved]) -> None:
+        self._at = [chain.at for chain in chains]
+        self._written = [len(chain.kept) for chain in chains]
+        self._last = monotonic()
+
+    # The end
+
+    def ended(self) -> dict[str, Any] | None:
+        """How the run ended; None if it did not."""
+        path = self._path("end")
+        if not path.exists():
+            return None
+        try:
+            return self._read(path, "status", "steps", "seconds")
+        except CheckpointError as error:
+            warnings.warn(f"{error}. Going on from the draws.", CheckpointWarning, 5)
+            return None
+
+    def end(self, record: Mapping[str, Any]) -> None:
+        """Keep how the run ended."""
+        self._write(self._path("end"), {"run": self._run, **record})
+
+    # Files
+
+    def _path(self, kind: str, number: int | None = None) -> Path:
+        suffix = "" if number is None else f"-{number:05d}"
+        return self.folder / f"{kind}-{self.attempt}{suffix}.orn"
+
+    def _numbers(self, pattern: str) -> list[int]:
+        found = (re.fullmatch(pattern, entry.name) for entry in self.folder.iterdir())
+        return [int(match.group(1)) for match in found if match]
+
+    def _read(self, path: Path, *names: str) -> dict[str, Any]:
+        content = _content(path)
+        record = _unpacked(path, content)
+        if not isinstance(record, dict) or not set(names) <= set(record):
+            raise CheckpointError(f"{path} lacks {', '.join(names)}")
+        if path == self._path("run"):
+            self._run = records.digest(content)
+        elif record.get("run") != self._run:
+            raise CheckpointError(f"{path} belongs to another run")
+        return record
+
+    def _write(self, path: Path, record: Mapping[str, Any]) -> None:
+        pieces = records.pieces(record)
+        try:
+            if self.writes:
+                write_file(path, pieces)
+        except OSError as error:
+            last = f"checkpoint {self.number}" if self.number else "the beginning"
+            raise CheckpointError(
+                f"{path} could not be written: {error.strerror or error}. What was kept before is "
+                f"intact: remedy that, and the same call goes on from {last}."
+            ) from error
+        if path == self._path("run"):
+            self._run = records.digest(*pieces)
+
+    def _drop(self, numbers: list[int]) -> None:
+        """Remove draws from the last to the first: what is left never has a gap."""
+        for number in sorted(numbers, reverse=True):
+            self._path("draws", number).unlink(missing_ok=True)
+
+
+@contextmanager
+def opened(folder: str | Path | None, every: float | None = None) -> Iterator[Checkpoint | None]:
+    """A folder to keep a run in, made if need be and locked while open; None for none.
+
+    Raises
+    ------
+    InputError
+        If the folder holds something else, or another process writes there.
+    CheckpointError
+        If it can not be made or written to.
+    """
+    seconds = _EVERY if every is None else checks.non_negative("checkpoint_every", every)
+    if folder is None:
+        if every is not None:
+            raise InputError("checkpoint_every is for checkpoints: give checkpoint=, a folder.")
+        yield None
+        return
+    place = _place(folder)
+    with ExitStack() as stack:
+        with multihost.first_alone(InputError, CheckpointError) as writes:
+            if writes:
+                _claim(place, stack)
+        yield Checkpoint(place, seconds, writes)
+
+
+def _claim(place: Path, stack: ExitStack) -> None:
+    """Make the folder this process's own until the stack is closed."""
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        _refuse_strange(place)
+        stack.enter_context(claimed(place / _LOCK, f"the checkpoint {place}"))
+    except OSError as error:
+        raise CheckpointError(
+            f"checkpoint: {place} can not be written to: {error.strerror or error}."
+        ) from error
+
+
+def keep_command(folder: str | Path, options: Mapping[str, Any], places: Mapping[str, Any]) -> None:
+    """Keep a command beside its checkpoints: options, which must stay, and places, which may move.
+
+    Raises
+    ------
+    InputError
+        If the folder holds a command of other options.
+    """
+    with opened(folder):
+        path = Path(folder) / COMMAND
+        if path.exists():
+            kept = {name: kept_command(folder).get(name) for name in options}
+            others = records.differences(kept, options)
+            if others:
+                raise InputError(
+                    f"checkpoint: {folder} holds another command: {'; '.join(others)}. Give the "
+                    "same options, or name another folder."
+                )
+        try:
+            write_file(path, records.pieces({**options, **places}))
+        except OSError as error:
+            raise CheckpointError(
+                f"{path} could not be written: {error.strerror or error}."
+            ) from error
+
+
+def kept_command(folder: str | Path) -> dict[str, Any]:
+    """What :func:`keep_command` kept."""
+    path = Path(folder) / COMMAND
+    if not path.is_file():
+        raise InputError(
+            f"{folder} is no checkpoint of a command: it has no {COMMAND}. Name the folder that "
+            "was given as --checkpoint."
+        )
+    found = _unpacked(path, _content(path))
+    if not isinstance(found, dict):
+        raise CheckpointError(f"{path} holds no command")
+    return found
+
+
+def _place(folder: str | Path) -> Path:
+    try:
+        place = Path(folder)
+    except TypeError:
+        raise InputError(
+            f"checkpoint must be the path of a folder, found {checks.shown(folder)}."
+        ) from None
+    if place.exists() and not place.is_dir():
+        raise InputError(f"checkpoint: {place} is a file; name a folder.")
+    return place
+
+
+def _refuse_strange(place: Path) -> None:
+    for entry in place.iterdir():
+        name = entry.name
+        whole = name.removeprefix(".").removesuffix(".part")
+        if not _OURS.fullmatch(name) and not (_OURS.fullmatch(whole) and name == part_of(whole)):
+            raise InputError(
+                f"checkpoint: {place} holds {name!r}, which is no part of a checkpoint; name "
+                "another folder."
+            )
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise CheckpointError(f"{path} can not be read: {error.strerror or error}") from error
+
+
+def _unpacked(path: Path, content: bytes) -> Any:
+    try:
+        return records.unpack(content)
+    except CheckpointError as error:
+        raise CheckpointError(f"{path} is no use: {error}") from None
+
+
+def _joined(path: Path, before: Saved, after: Mapping[str, Any], like: Saved) -> Saved:
+    """A chain with a block's draws added; its state must be like the example's."""
+    at, state, draws = after["at"], after["state"], after["draws"]
+    fits = (
+        type(at) is int
+        and at >= before.at
+        and [(leaf.shape, leaf.dtype) for leaf in state]
+        == [(leaf.shape, leaf.dtype) for leaf in like.state]
+        and all(
+            (piece.shape[1:], piece.dtype) == (example.shape[1:], example.dtype) and piece.ndim == 2
+            for piece in draws
+            for example in like.kept
+        )
+    )
+    if not fits:
+        raise CheckpointError(f"{path} does not fit this run")
+    return Saved(at, state, [*before.kept, *draws])

@@ -1,0 +1,173 @@
+"""Records: plain values and arrays as bytes that show whether they are whole. No pickles.
+
+A record is a line with the format's version and a checksum of all that follows, a line of JSON, and
+the arrays' own bytes. The first two lines can be read by eye.
+"""
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import jax
+import numpy as np
+import numpy.typing as npt
+
+from ornstein._base.checks import shown
+from ornstein._base.errors import CheckpointError
+
+VERSION = 1
+_NAME = b"ornstein-record"
+_KINDS = "fiub"
+_LONGEST_LINE = 200
+
+
+def pack(value: Any) -> bytes:
+    """A record of a tree of dicts, lists, texts, numbers, None and arrays.
+
+    Examples
+    --------
+    >>> unpack(pack({"steps": 3, "at": np.arange(2.0)}))
+    {'steps': 3, 'at': array([0., 1.])}
+    """
+    return b"".join(pieces(value))
+
+
+def pieces(value: Any) -> list[bytes | memoryview]:
+    """The record's bytes in order, large arrays not copied."""
+    arrays: list[npt.NDArray[Any]] = []
+    plain = _plain(value, arrays)
+    laid = [[array.dtype.str, list(array.shape), _order(array)] for array in arrays]
+    line = json.dumps({"value": plain, "arrays": laid}).encode() + b"\n"
+    body: list[bytes | memoryview] = [line]
+    body.extend(_raw(array) for array in arrays)
+    return [b"%s %d %s\n" % (_NAME, VERSION, digest(*body).encode()), *body]
+
+
+def unpack(content: bytes) -> Any:
+    """What :func:`pack` was given, tuples as lists.
+
+    Raises
+    ------
+    CheckpointError
+        If the content is anything else, or has lost or changed a single byte.
+    """
+    first, _, body = content.partition(b"\n")
+    words = first[:_LONGEST_LINE].split(b" ")
+    if len(words) != 3 or words[0] != _NAME:
+        raise CheckpointError("it is no record of this library, or has lost its beginning")
+    if words[1] != b"%d" % VERSION:
+        raise CheckpointError(
+            f"its format is {shown(words[1].decode(errors='replace'))}, and this version of the "
+            f"library reads {VERSION}"
+        )
+    if words[2] != digest(body).encode():
+        raise CheckpointError("its checksum does not fit: it is damaged or cut short")
+    line, _, raw = body.partition(b"\n")
+    try:
+        header = json.loads(line)
+        return _restored(header["value"], _arrays(header["arrays"], raw))
+    except (ValueError, TypeError, KeyError, IndexError, OverflowError, RecursionError) as error:
+        raise CheckpointError(f"it makes no sense ({shown(str(error))})") from error
+
+
+def digest(*contents: bytes | memoryview) -> str:
+    """A checksum of all of these as one."""
+    found = hashlib.blake2b(digest_size=16)
+    for content in contents:
+        found.update(content)
+    return found.hexdigest()
+
+
+def _plain(value: Any, arrays: list[npt.NDArray[Any]]) -> Any:
+    """What JSON knows, arrays replaced by their numbers."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, np.ndarray | jax.Array):
+        array = np.asarray(value)
+        if array.dtype.kind not in _KINDS:
+            raise TypeError(f"a record holds numbers, found an array of {array.dtype}")
+        arrays.append(array)
+        return {"$array": len(arrays) - 1}
+    if isinstance(value, Mapping):
+        if not all(isinstance(name, str) and not name.startswith("$") for name in value):
+            raise TypeError(f"a record's names are texts, found {shown(list(value))}")
+        return {name: _plain(part, arrays) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(part, arrays) for part in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise TypeError(f"a record can not hold a {type(value).__name__}")
+
+
+def _order(array: npt.NDArray[Any]) -> Literal["C", "F"]:
+    """How it lies in memory, which products' rounding depends on."""
+    return "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C"
+
+
+def _raw(array: npt.NDArray[Any]) -> memoryview:
+    laid = np.ascontiguousarray(array.T if _order(array) == "F" else array)
+    return laid.reshape(-1).view(np.uint8).data
+
+
+def _arrays(laid: Any, raw: bytes) -> list[npt.NDArray[Any]]:
+    found, start = [], 0
+    for name, shape, order in laid:
+        dtype = np.dtype(name)
+        if dtype.kind not in _KINDS or not all(type(n) is int and n >= 0 for n in shape):
+            raise ValueError(f"no array of numbers: {name}, {shape}")
+        count = math.prod(shape)
+        flat = np.frombuffer(raw, dtype, count, start).copy()  # aligned
+        found.append(flat.reshape(shape, order=order))
+        start += count * dtype.itemsize
+    if start != len(raw):
+        raise ValueError("arrays of another length")
+    return found
+
+
+def _restored(value: Any, arrays: list[npt.NDArray[Any]]) -> Any:
+    if isinstance(value, dict):
+        if "$array" in value:
+            return arrays[value["$array"]]
+        return {name: _restored(part, arrays) for name, part in value.items()}
+    return [_restored(part, arrays) for part in value] if isinstance(value, list) else value
+
+
+def differences(kept: Any, now: Any, rtol: float = 0.0, where: str = "") -> list[str]:
+    """What differs between two trees, one line each: where, what was kept, what is found now.
+
+    Examples
+    --------
+    >>> differences({"draws": 10, "thin": 2}, {"draws": 20, "thin": 2})
+    ['draws was 10, now 20']
+    """
+    if isinstance(kept, Mapping) and isinstance(now, Mapping):
+        names = [*kept, *(name for name in now if name not in kept)]
+        return [
+            line
+            for name in names
+            for line in differences(
+                kept.get(name), now.get(name), rtol, f"{where}.{name}".lstrip(".")
+            )
+        ]
+    if isinstance(kept, list | tuple) and isinstance(now, list | tuple) and len(kept) == len(now):
+        return [
+            line
+            for i, (a, b) in enumerate(zip(kept, now, strict=True))
+            for line in differences(a, b, rtol, f"{where}[{i}]")
+        ]
+    return [] if _agree(kept, now, rtol) else [f"{where} was {shown(kept)}, now {shown(now)}"]
+
+
+def _agree(kept: Any, now: Any, rtol: float) -> bool:
+    numbers = (int, float, np.ndarray, np.generic)
+    if not (isinstance(kept, numbers) and isinstance(now, numbers)):
+        return type(kept) is type(now) and bool(kept == now)
+    a, b = np.asarray(kept), np.asarray(now)
+    if a.shape != b.shape or a.dtype.kind != b.dtype.kind:
+        return False
+    if a.dtype.kind != "f" or rtol == 0:
+        return np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
+    largest = float(np.abs(a[np.isfinite(a)]).max(initial=0.0)) if a.ndim else 1.0
+    return np.allclose(a, b, rtol=rtol, atol=rtol * largest, equal_nan=True)

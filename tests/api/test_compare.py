@@ -1,0 +1,205 @@
+"""Methods side by side, on one posterior, on a table, on the paper's data."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+import ornstein as orn
+from ornstein.api.comparison import affordable
+from ornstein.cli import app
+from ornstein.data.datasets import Dataset
+from ornstein.experiments import figures
+from ornstein.experiments.problems import PAPER, PROBLEMS
+from ornstein.experiments.table1 import METHODS, table1
+from ornstein.results import plots
+from ornstein.results.measure import kl_error, measured_kl
+from support.problems import mild_regression, regression
+
+Load = Callable[[str], Dataset]
+KEYS = {
+    "dataset",
+    "method",
+    "predicted_kl",
+    "measured_kl",
+    "mc_error",
+    "draws",
+    "seconds",
+    "ess_per_second",
+    "paper_kl",
+}
+
+
+def test_what_is_measured_is_what_was_predicted() -> None:
+    post = mild_regression(rows=4000)
+    names = ["sgd", "exact", "exact-cv", "averaged", "sgld", "sgfs-f", "bbvi", "laplace"]
+    found = orn.compare(post, names, batch_size=200, draws=2000)
+    assert [entry.method for entry in found.entries] == names
+    assert found.reference == "the exact posterior"
+    for entry in found.entries:
+        assert entry.predicted_kl is not None
+        assert entry.measured_kl is not None
+        assert entry.mc_error is not None
+        assert abs(entry.measured_kl - entry.predicted_kl) < 4 * entry.mc_error + 0.02
+        assert entry.draws == 8000
+        assert entry.seconds > entry.planning_seconds > 0
+        assert entry.ess_per_second is not None
+        assert entry.ess_per_second > 0
+    assert found["exact"].gradient_evaluations > 0
+    assert found["laplace"].gradient_evaluations == 0
+    assert "the exact posterior" in str(found)
+    assert len(plots.comparison(found, "all").axes) == 1
+
+
+@pytest.mark.slow
+def test_nuts_as_the_reference() -> None:
+    post = regression(rows=400)
+    found = orn.compare(post, "laplace", reference="nuts", draws=2000)
+    entry = found["laplace"]
+    assert found.reference == "NUTS"
+    assert entry.measured_kl is not None
+    assert entry.measured_kl < 0.02
+
+
+def test_a_method_that_diverges_is_a_note_not_an_end() -> None:
+    X = np.column_stack([np.zeros(500), np.random.default_rng(0).normal(size=500)])
+    post = orn.models.linear(X, X[:, 1])
+    found = orn.compare(post, ["sgd-f", "laplace"], batch_size=50, draws=20)
+    assert found["sgd-f"].measured_kl is None
+    assert "would diverge" in found["sgd-f"].note
+    assert found["laplace"].measured_kl is not None
+    assert "would diverge" in str(found)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"methods": []}, "methods is empty"),
+        ({"methods": ["sgd", "sgd"]}, "twice"),
+        ({"methods": ["sdg"]}, "Did you mean 'sgd'"),
+        ({"methods": ["sgd"], "options": {"exact": {}}}, "options"),
+        ({"reference": "truth"}, "reference"),
+        ({"draws": 2}, "draws"),
+    ],
+)
+def test_mistakes(options: dict[str, object], message: str) -> None:
+    with pytest.raises(orn.InputError, match=message):
+        orn.compare(regression(rows=50), **options)  # type: ignore[arg-type]
+
+
+def test_a_run_that_would_never_end_starts_in_stationarity() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(5000, 3)) * np.array([1.0, 1e-4, 1e-2])
+    noise = rng.normal(size=5000)
+    post = orn.models.linear(X, X[:, 0] + noise, prior_precision=1e-6)
+    plan = orn.plan(post, "sgd", "scalar", batch_size=50)
+    settings, note = affordable(plan, 1000, 4)
+    assert settings["chains"] == 2000
+    assert settings["dispersion"] == 1.0
+    assert settings["warmup"] == 0
+    assert "of 3 directions forget their start" in note
+    quick = orn.plan(post, batch_size=50, control_variates=False)
+    assert affordable(quick, 1000, 4) == ({"draws": 1000, "chains": 4}, "")
+
+
+def test_the_error_of_a_measured_divergence() -> None:
+    """Over repeated runs of exact draws, the error covers what measured values scatter."""
+    rng = np.random.default_rng(1)
+    cov = np.diag([4.0, 0.25, 1.0])
+    runs = rng.normal(size=(40, 4, 500, 3)) * np.sqrt(np.diag(cov))
+    center, target = np.zeros(3), np.eye(3)
+    values = np.array([measured_kl(run, center, target).value for run in runs])
+    errors = np.array([kl_error(run, center, target) for run in runs])
+    assert 0.7 < errors.mean() / values.std(ddof=1) < 1.4
+    short = rng.normal(size=(1000, 1, 3))
+    assert 0.5 < kl_error(short, center, target) / (3 * 6 / 4000) < 2.0
+
+
+def test_compare_a_table_from_the_command_line(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": rng.normal(size=400), "<b>": rng.choice(["x", "y"], 400)})
+    frame["price $"] = 2 * frame["a"] + (frame["<b>"] == "x") + rng.normal(size=400)
+    frame.to_csv(tmp_path / "table.csv", index=False)
+    arguments = ["compare", str(tmp_path / "table.csv"), "--target", "price $", "--draws", "200"]
+    arguments += ["--method", "exact", "--method", "laplace", "--batch-size", "50"]
+    arguments += ["--json", str(tmp_path / "out.json"), "--plot", str(tmp_path / "out.png")]
+    done = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert done.exit_code == 0
+    assert "laplace" in done.stdout
+    saved = json.loads((tmp_path / "out.json").read_text())
+    assert [entry["method"] for entry in saved["methods"]] == ["exact", "laplace"]
+    assert saved["methods"][0]["measured_kl"] < 0.1
+    assert (tmp_path / "out.png").stat().st_size > 1000
+
+
+def test_table1_of_a_quick_method(dataset: Load, tmp_path: Path) -> None:
+    dataset("wine")
+    methods = ("sgd-f", "sgfs-f", "laplace")
+    records = table1(tmp_path, Console(quiet=True), 2500, methods, ("wine",), progress=False)
+    saved = json.loads((tmp_path / "table1.json").read_text())
+    assert saved == json.loads(json.dumps(records))
+    assert all(set(record) >= KEYS for record in saved)
+    for record in saved:
+        assert record["measured_kl"] <= 0.03
+    assert [record["paper_kl"] for record in saved] == [0.7, 0.8, None]
+
+
+def test_bbvi_reaches_the_mean_field_optimum_on_wine(dataset: Load, tmp_path: Path) -> None:
+    dataset("wine")
+    methods = ("bbvi", "bbvi-f")
+    mean_field, full = table1(tmp_path, Console(quiet=True), 2500, methods, ("wine",), False)
+    assert mean_field["predicted_kl"] == pytest.approx(14.82, abs=0.01)
+    error = 3 * mean_field["mc_error"]
+    assert abs(mean_field["measured_kl"] - mean_field["predicted_kl"]) < 0.1 + error
+    assert full["measured_kl"] <= 0.1
+
+
+def test_figures_1_and_2(dataset: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dataset("wine")
+    monkeypatch.setattr(figures, "_COLUMNS", {"wine": "linear regression (wine)"})
+    monkeypatch.setattr(figures, "_ROWS", {"sgd-f": "full-rank SGD", "bbvi": "BBVI"})
+    records = figures.figure1(tmp_path, Console(quiet=True), draws=500, progress=False)
+    assert [record["method"] for record in records] == ["sgd-f", "bbvi"]
+    ratio = np.array(records[0]["measured_cov"]) / np.array(records[0]["posterior_cov"])
+    assert np.all(np.abs(np.diag(ratio) - 1) < 0.3)
+    squeezed = np.array(records[1]["measured_cov"]) / np.array(records[1]["posterior_cov"])
+    assert squeezed[1, 1] < 0.5  # a product of Gaussians is too narrow along the widest direction
+    record = figures.figure2(tmp_path, Console(quiet=True), draws=100, progress=False)
+    assert record["divergence_from_prediction"] < 3 * record["mc_error"]
+    for name in ("figure1", "figure2"):
+        assert (tmp_path / f"{name}.png").stat().st_size > 5000
+        json.loads((tmp_path / f"{name}.json").read_text())
+
+
+def test_reproduce_refuses_what_it_does_not_know(tmp_path: Path) -> None:
+    for arguments in (["figure9"], ["table1", "--method", "magic"], ["figure2", "--data", "wine"]):
+        done = CliRunner().invoke(app, ["reproduce", *arguments, "--out", str(tmp_path / "x")])
+        assert done.exit_code == 1
+        assert isinstance(done.exception, orn.InputError)
+    assert not (tmp_path / "x").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("data", list(PROBLEMS))
+def test_table1_keeps_its_promises(dataset: Load, tmp_path: Path, data: str) -> None:
+    dataset(data)
+    records = table1(tmp_path, Console(quiet=True), 2500, METHODS, (data,), progress=False)
+    found = {record["method"]: record for record in records}
+    bound = {"wine": 0.03, "skin": 0.005, "protein": 0.03}[data]
+    for method in ("sgd-f", "exact", "sgfs-f"):
+        assert found[method]["measured_kl"] <= bound
+    for method in ("sgd", "sgd-d", "sgfs-d", "sgld", "sgld-paper"):
+        record = found[method]
+        assert record["divergence_from_prediction"] < 3 * record["prediction_floor"] + 0.002
+        if data == "protein" and method != "sgld-paper":
+            assert record["measured_kl"] <= record["paper_kl"]
+    assert found["sgld"]["measured_kl"] < PAPER["sgld"][data]
+    mean_field = found["bbvi"]
+    allowed = 0.1 + 3 * mean_field["mc_error"]
+    assert abs(mean_field["measured_kl"] - mean_field["predicted_kl"]) < allowed
+    assert found["bbvi-f"]["measured_kl"] <= 0.1

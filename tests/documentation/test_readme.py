@@ -1,0 +1,87 @@
+"""The examples of the README and the docs run, and print what they say they print."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parents[2]
+RUNNER = ROOT / "tests" / "support" / "page_runner.py"
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+COMMANDS_RUN = {"tutorial"}  # elsewhere commands speak of tables that are not there
+FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
+NUMBER = re.compile(r"-?\d[\d,]*\.?\d*")
+
+
+class Block(NamedTuple):
+    kind: str
+    code: str
+    shown: str | None
+
+
+def blocks(page: Path) -> list[Block]:
+    """What is to be run, with the ``text`` that follows as its output."""
+    fences = FENCE.findall(page.read_text())
+    found = []
+    for (kind, code), (next_kind, next_code) in pairwise([*fences, ("", "")]):
+        if kind == "python" or (kind == "sh" and page.stem in COMMANDS_RUN):
+            found.append(Block(kind, code, next_code if next_kind == "text" else None))
+    return found
+
+
+RUN = {page.relative_to(ROOT).as_posix(): blocks(page) for page in PAGES if blocks(page)}
+
+
+def test_no_example_is_left_out() -> None:
+    for page in PAGES:
+        found = RUN.get(page.relative_to(ROOT).as_posix(), [])
+        assert page.read_text().count("```python") == sum(b.kind == "python" for b in found)
+    assert {"README.md", "docs/tutorial.md", "docs/own-model.md"} <= set(RUN)
+    assert sum(block.shown is not None for page in RUN.values() for block in page) >= 15
+
+
+@pytest.mark.parametrize("half", [0, 1], ids=["first", "second"])
+def test_examples_print_what_they_say(half: int, tmp_path: Path) -> None:
+    """Half of the pages in one process, which imports and compiles once."""
+    environment = {k: v for k, v in os.environ.items() if k != "JAX_ENABLE_X64"}
+    command = [sys.executable, "-W", "error::DeprecationWarning:ornstein", str(RUNNER)]
+    pages = dict(list(RUN.items())[half::2])
+    run = subprocess.run(
+        command,
+        input=json.dumps({page: [block[:2] for block in pages[page]] for page in pages}),
+        capture_output=True,
+        text=True,
+        env=environment,
+        cwd=tmp_path,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+    print(run.stderr)
+    for page, done in json.loads(run.stdout).items():
+        assert done["error"] is None, done["error"]
+        for number, (block, printed) in enumerate(zip(pages[page], done["printed"], strict=True)):
+            if block.shown is not None:
+                compare(printed, block.shown, f"{page}, block {number}")
+
+
+def compare(printed: str, shown: str, where: str = "") -> None:
+    """The same words; numbers as near as another processor's rounding leaves them."""
+    assert NUMBER.sub("#", printed).split() == NUMBER.sub("#", shown).split(), where
+    one, other = (
+        np.array([float(n.replace(",", "")) for n in NUMBER.findall(text)])
+        for text in (printed, shown)
+    )
+    np.testing.assert_allclose(one, other, rtol=0.05, atol=0.005, err_msg=where)
+
+
+@pytest.mark.parametrize(("printed", "shown"), [("a 1.0", "b 1.0"), ("a 1.0", "a 1.2")])
+def test_other_output_is_noticed(printed: str, shown: str) -> None:
+    with pytest.raises(AssertionError):
+        compare(printed, shown)

@@ -1,0 +1,173 @@
+"""The report in a real browser: it renders, fetches nothing, runs nothing, fits a phone."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import ornstein as orn
+from ornstein import tables
+from ornstein.results import report
+from ornstein.tables import table_model
+from support.browser import Browser, find
+
+HOSTILE = [
+    "<script>window.ran=1</script>",
+    "<img src=x onerror='window.ran=1'>",
+    '"><svg onload=alert(1)>',
+    "javascript:window.ran=1",
+    "https://example.com/pixel.png",
+    "a" * 300,
+]
+CONTRAST = """
+(() => {
+  const channel = v => { v /= 255; return v <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4 };
+  const light = c => .2126 * channel(c[0]) + .7152 * channel(c[1]) + .0722 * channel(c[2]);
+  const rgba = text => text.match(/[\\d.]+/g).map(Number);
+  const paper = node => {
+    for (; node; node = node.parentElement) {
+      const c = rgba(getComputedStyle(node).backgroundColor);
+      if (c.length < 4 || c[3] > 0) return c;
+    }
+    return [255, 255, 255];
+  };
+  let worst = 99;
+  for (const node of document.querySelectorAll('h1, h2, p, li, td, th, dt, dd, a, strong, pre')) {
+    if (!node.textContent.trim()) continue;
+    const a = light(rgba(getComputedStyle(node).color)), b = light(paper(node));
+    worst = Math.min(worst, (Math.max(a, b) + .05) / (Math.min(a, b) + .05));
+  }
+  return worst;
+})()
+"""
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    program = find()
+    if program is None:
+        reason = "no Chromium was found; install Debian's package chromium"
+        if os.environ.get("ORNSTEIN_REQUIRE_CHROMIUM") == "1":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    with Browser(program) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(300, len(HOSTILE))), columns=HOSTILE)
+    frame["</title><script>window.ran=1</script>"] = frame[HOSTILE[0]] + rng.normal(size=300)
+    target = str(frame.columns[-1])
+    model, fit, remarks = table_model.fit_table(tables.learn(frame, target), draws=100)
+    X, y = frame[HOSTILE].to_numpy(), frame[target].to_numpy()
+    post = orn.models.linear(X, y, feature_names=HOSTILE, intercept=True)
+    return report.write(
+        tmp_path_factory.mktemp("report") / "report.html",
+        orn.sample(post, draws=100, learn_hyper=True),
+        title=target,
+        about=table_model.about(model, fit),
+        remarks=[*remarks, *HOSTILE],
+        summary=table_model.summary(model.encoding, fit),
+        sections=[report.Section(*table_model.fit_picture(model, frame))],
+        command=f"ornstein fit '{HOSTILE[0]}'",
+    )
+
+
+def test_a_page_that_misbehaves_is_noticed(browser: Browser, tmp_path: Path) -> None:
+    bad = tmp_path / "bad.html"
+    bad.write_text(
+        "<p>x<img src='https://example.com/pixel.png'><script>console.log('here'); oops()</script>"
+        "<div style='width: 900px'>wide</div>"
+    )
+    visit = browser.open(bad, width=360)
+    assert "https://example.com/pixel.png" in visit.requested
+    assert any("here" in said for said in visit.complaints)
+    assert any("oops" in said for said in visit.complaints)
+    assert browser.ask("document.images[0].naturalWidth") == 0
+    assert browser.ask("document.documentElement.scrollWidth") >= 900
+    bad.write_text("<body style='background: #fff'><p style='color: #ccc'>pale")
+    browser.open(bad)
+    assert browser.ask(CONTRAST) < 2
+
+
+def test_it_renders_and_fetches_and_runs_nothing(browser: Browser, page: Path) -> None:
+    visit = browser.open(page)
+    assert browser.ask("[...document.images].every(i => i.complete && i.naturalWidth > 100)")
+    assert browser.ask("document.images.length") >= 15
+    headings = browser.ask(
+        "[...document.querySelectorAll('h1, h2')].filter(h => h.checkVisibility() && "
+        "h.getBoundingClientRect().height > 10).map(h => h.textContent)"
+    )
+    assert headings[0] == "</title><script>window.ran=1</script>"
+    assert headings[1:] == [
+        "Model and data",
+        "The plan, and what came of it",
+        "Coefficients",
+        "Residuals and coverage",
+        "Hyperparameters",
+        "Traces and ranks",
+        "Predicted and measured covariance",
+        "Gradient noise",
+        "Did the theory hold?",
+        "Make it again",
+    ]
+    assert [url for url in visit.requested if not url.startswith("data:")] == [page.as_uri()]
+    assert visit.complaints == []
+    assert browser.ask("typeof window.ran") == "undefined"
+    assert browser.ask("document.scripts.length") == 0
+    links = "[...document.querySelectorAll('nav a')]"
+    assert browser.ask(f"{links}.every(a => document.querySelector(a.getAttribute('href')))")
+
+
+@pytest.mark.parametrize("width", [320, 360, 768])
+def test_nothing_scrolls_sideways(browser: Browser, page: Path, width: int) -> None:
+    browser.open(page, width=width)
+    assert browser.ask("window.innerWidth") == width
+    assert browser.ask("document.documentElement.scrollWidth") <= width
+    assert browser.ask("Math.max(...[...document.images].map(i => i.clientWidth))") <= width
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_text_is_readable_on_light_and_dark_paper(browser: Browser, page: Path, dark: bool) -> None:
+    browser.open(page, dark=dark)
+    paper = browser.ask("getComputedStyle(document.body).backgroundColor")
+    assert (sum(int(part) for part in paper[4:-1].split(",")) < 150) == dark
+    assert browser.ask(CONTRAST) >= 4.5
+
+
+def test_pictures_follow_dark_paper(browser: Browser, page: Path) -> None:
+    """The ink of the first picture, by painting it on a canvas."""
+    ink = """
+    (async () => {
+      const image = document.images[0], canvas = document.createElement('canvas');
+      await image.decode();
+      [canvas.width, canvas.height] = [image.naturalWidth, image.naturalHeight];
+      const paint = canvas.getContext('2d');
+      paint.drawImage(image, 0, 0);
+      const all = paint.getImageData(0, 0, canvas.width, canvas.height).data;
+      let sum = 0, count = 0;
+      for (let i = 0; i < all.length; i += 4)
+        if (all[i + 3] > 200) { sum += all[i] + all[i + 1] + all[i + 2]; count++; }
+      return sum / count / 3;
+    })()
+    """
+    browser.open(page)
+    light = browser.ask(ink)
+    browser.open(page, dark=True)
+    assert browser.ask(ink) > light + 60
+
+
+def test_it_prints(browser: Browser, page: Path) -> None:
+    browser.open(page, dark=True)
+    printed = browser.pdf()
+    assert printed.startswith(b"%PDF")
+    assert 2 <= printed.count(b"/Type /Page\n") + printed.count(b"/Type /Page ") <= 12
+    browser.send("Emulation.setEmulatedMedia", media="print")
+    assert browser.ask("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+    assert browser.ask("document.querySelector('nav').checkVisibility()") is False
+    browser.send("Emulation.setEmulatedMedia", media="")

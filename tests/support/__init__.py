@@ -1,0 +1,1 @@
+"""What tests share: posteriors, files, child processes, statistical comparisons."""

@@ -1,0 +1,284 @@
+"""From a table to a folder to predictions, in Python and on the command line."""
+
+import json
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import arviz
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import ornstein as orn
+from ornstein import tables
+from ornstein.cli import app
+from ornstein.data.datasets import Dataset
+from ornstein.results import predictive
+from ornstein.results.predictive import Coefficients
+from ornstein.storage.folders import write_folder
+from ornstein.tables import table_model
+
+Load = Callable[[str], Dataset]
+
+
+def houses(rows: int = 400, seed: int = 0) -> pd.DataFrame:
+    rng = np.random.default_rng(seed)
+    size, town = rng.uniform(20, 200, rows), rng.choice(["Bonn", "Köln"], rows)
+    price = 1000 + 30 * size + 500 * (town == "Köln") + 200 * rng.normal(size=rows)
+    sold = rng.uniform(size=rows) < 0.3 + 0.4 * (town == "Köln")
+    return pd.DataFrame(
+        {
+            "size <b>": size,
+            "town": town,
+            "price $": price,
+            "sold": np.where(sold, "y", "n"),
+            "visits": rng.poisson(np.exp(0.5 + 0.01 * size)),
+            "kind": np.where(size + 20 * rng.normal(size=rows) > 140, "villa", town),
+        }
+    )
+
+
+def run(*arguments: str) -> tuple[int, str, str]:
+    done = CliRunner().invoke(app, list(arguments))
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        assert isinstance(done.exception, orn.OrnsteinError | OSError), done.exception
+    return done.exit_code, done.stdout, f"{done.stderr}{done.exception or ''}"
+
+
+@pytest.mark.parametrize(
+    ("target", "model"),
+    [
+        ("price $", "linear"),
+        ("sold", "logistic"),
+        pytest.param("visits", "poisson", marks=pytest.mark.slow),
+        pytest.param("kind", "softmax", marks=pytest.mark.slow),
+    ],
+)
+def test_fit_and_predict_from_the_command_line(tmp_path: Path, target: str, model: str) -> None:
+    houses().to_csv(tmp_path / "table.csv", index=False)
+    houses(50, seed=1).drop(columns=[target]).to_csv(tmp_path / "new.csv", index=False)
+    folder = tmp_path / "run"
+    code, _, said = run(
+        *("fit", f"{tmp_path}/table.csv", "-t", target, "-o", str(folder), "--draws", "200"),
+        *("--predict", f"{tmp_path}/new.csv", "--interval", "0.8"),
+    )
+    assert code == 0, said
+    assert f"50 rows predicted: {folder}/predictions.csv" in said
+    assert f"Fitting a {model} model" in said
+    assert "Learned: prior precision" in said
+    assert ("noise scale" in said) == (model == "linear")
+    kept = json.loads((folder / "table.json").read_text())["hyperparameters"]
+    assert kept["prior_precision"]["learned"]
+    assert sorted(os.listdir(folder)) == sorted(table_model.FILES)
+    assert sorted(os.listdir(tmp_path)) == ["new.csv", "run", "table.csv"]
+    assert "coef" in arviz.from_netcdf(str(folder / "draws.nc")).posterior
+    assert json.loads((folder / "plan.json").read_text())["method"] == "exact"
+    summary = pd.read_csv(folder / "summary.csv")
+    assert len(summary) >= 3
+    assert {"low 80%", "high 80%"} <= set(summary)
+    code, shown, _ = run("predict", str(folder), f"{tmp_path}/new.csv")
+    assert code == 0
+    assert len(shown.strip().splitlines()) == 51
+    code, _, _ = run(
+        *("predict", str(folder), f"{tmp_path}/new.csv", "-o", f"{tmp_path}/out.csv"),
+        *("--interval", "0.8"),
+    )
+    found = pd.read_csv(tmp_path / "out.csv")
+    pd.testing.assert_frame_equal(found, pd.read_csv(folder / "predictions.csv"))
+    if model in ("logistic", "softmax"):
+        assert np.allclose(found.filter(like="p(").sum(axis=1), 1.0)
+        assert set(found["predicted"]) <= set(houses()[target])
+    else:
+        assert (found["low 80%"] <= found["mean"]).all()
+        assert (found["mean"] <= found["high 80%"]).all()
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "message"),
+    [
+        (lambda new: new.drop(columns="town"), (), r"new.csv: .*'town'"),
+        (lambda new: new.assign(town="Ulm"), (), r"new.csv: .*'Ulm'"),
+        (lambda new: new.assign(**{"size <b>": "big"}), (), r"new.csv: .*'size <b>'"),
+        (lambda new: new, ("--interval", "1.5"), r"interval must lie between 0 and 1"),
+    ],
+)
+def test_rows_to_predict_are_looked_at_before_sampling(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    change: Callable[[pd.DataFrame], pd.DataFrame],
+    options: tuple[str, ...],
+    message: str,
+) -> None:
+    def never(*_: object, **__: object) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr(table_model, "fit_table", never)
+    table = houses()[["size <b>", "town", "price $"]]
+    table.to_csv(tmp_path / "table.csv", index=False)
+    change(table.head(5)).to_csv(tmp_path / "new.csv", index=False)
+    code, _, said = run(
+        *("fit", f"{tmp_path}/table.csv", "-t", "price $", "-o", f"{tmp_path}/run"),
+        *("--predict", f"{tmp_path}/new.csv", *options),
+    )
+    assert code == 1
+    assert re.search(message, said)
+    assert sorted(os.listdir(tmp_path)) == ["new.csv", "table.csv"]
+
+
+def test_a_run_with_predictions_may_be_replaced_by_one_without(tmp_path: Path) -> None:
+    model, result, _ = table_model.fit_table(tables.learn(houses(), "price $"), draws=20)
+    predictions = model.predict(houses(5))
+    extra = {"predictions.csv": predictions.to_csv}
+    table_model.save(tmp_path / "run", model, result, extra)
+    table_model.save(tmp_path / "run", model, result, overwrite=True)
+    assert not (tmp_path / "run" / "predictions.csv").exists()
+
+
+def test_hyperparameters_are_learned_unless_given() -> None:
+    frame = houses()[["size <b>", "town", "price $"]]
+    model, result, remarks = table_model.fit_table(tables.learn(frame, "price $"), draws=20)
+    found = table_model.hyperparameters(model.encoding, result)
+    noise = found["noise_scale"]["value"]
+    assert abs(noise - 200) < 4 * 200 / np.sqrt(2 * 400)
+    assert found["noise_scale"]["learned"]
+    assert any(f"noise scale {noise:.4g} (in the unit of 'price $')" in said for said in remarks)
+    assert table_model.about(model, result)["noise scale"] == f"{noise:.4g}, learned"
+    given = {"prior_precision": 2.0, "noise_scale": 150.0}
+    model, result, remarks = table_model.fit_table(
+        tables.learn(frame, "price $"), prior_precision=2.0, noise_scale=150.0, draws=20
+    )
+    found = table_model.hyperparameters(model.encoding, result)
+    assert {name: entry["value"] for name, entry in found.items()} == pytest.approx(given)
+    assert not any(entry["learned"] for entry in found.values())
+    assert result.learning is None
+    assert not any("Learned" in said for said in remarks)
+    assert table_model.about(model, result)["prior precision"] == "2, given"
+
+
+def test_coefficients_are_in_the_tables_own_units() -> None:
+    frame = houses(4000)[["size <b>", "town", "price $"]]
+    model, result, _ = table_model.fit_table(tables.learn(frame, "price $"), draws=500)
+    found = table_model.summary(model.encoding, result)
+    assert list(found.index) == ["size <b>", "town=Köln", "intercept"]
+    off = np.abs(found["mean"].to_numpy() - [30.0, 500.0, 1000.0])
+    assert np.all(off < 5 * found["sd"].to_numpy())
+    assert (found["r_hat"] < 1.05).all()
+
+
+@pytest.mark.parametrize("name", ["wine", "protein"])
+def test_intervals_cover_what_they_say(dataset: Load, name: str) -> None:
+    data = dataset(name)
+    order = np.random.default_rng(0).permutation(len(data.X))
+    frame = pd.DataFrame(data.X.astype(float), columns=list(data.feature_names))
+    frame["target"] = data.y.astype(float)
+    half = len(order) // 2
+    learned = tables.learn(frame.iloc[order[:half]], "target", "linear")
+    model, _, _ = table_model.fit_table(learned, draws=250)
+    held_out = frame.iloc[order[half:]][:8000]
+    found = model.predict(held_out)
+    truth = held_out["target"].to_numpy()
+    inside = (found["low 90%"].to_numpy() <= truth) & (truth <= found["high 90%"].to_numpy())
+    assert 0.88 <= inside.mean() <= 0.92
+
+
+def test_a_kept_model_predicts_as_it_did(tmp_path: Path) -> None:
+    model, result, _ = table_model.fit_table(tables.learn(houses(), "kind"), draws=50)
+    table_model.save(tmp_path / "run", model, result)
+    again = table_model.load(tmp_path / "run")
+    new = houses(30, seed=2)
+    pd.testing.assert_frame_equal(model.predict(new), again.predict(new))
+
+
+@pytest.mark.parametrize("name", ["table.json", "draws.nc"])
+def test_damaged_runs_are_refused(tmp_path: Path, name: str) -> None:
+    model, result, _ = table_model.fit_table(tables.learn(houses(), "price $"), draws=20)
+    path = table_model.save(tmp_path / "run", model, result) / name
+    whole = path.read_bytes()
+    for damage in (b"", whole[: len(whole) // 2], b"{}", bytes(64)):
+        path.write_bytes(damage)
+        with pytest.raises(orn.InputError, match="fit again"):
+            table_model.load(tmp_path / "run")
+    path.unlink()
+    with pytest.raises(orn.InputError, match=f"has no {name}"):
+        table_model.load(tmp_path / "run")
+
+
+def test_a_run_of_another_table_is_refused(tmp_path: Path) -> None:
+    for target, columns in (("price $", ["size <b>"]), ("visits", ["size <b>", "town"])):
+        learned = tables.learn(houses()[[*columns, target]], target)
+        model, result, _ = table_model.fit_table(learned, draws=20)
+        table_model.save(tmp_path / target, model, result)
+    (tmp_path / "visits" / "draws.nc").replace(tmp_path / "price $" / "draws.nc")
+    with pytest.raises(orn.InputError, match="does not belong"):
+        table_model.load(tmp_path / "price $")
+
+
+def test_folders_are_whole_or_not_at_all(tmp_path: Path) -> None:
+    def fail(path: Path) -> None:
+        path.write_text("half")
+        raise OSError("no space left")
+
+    with pytest.raises(OSError, match="no space"):
+        write_folder(tmp_path / "run", {"a": lambda path: path.write_text("a"), "b": fail})
+    assert os.listdir(tmp_path) == []
+    write_folder(tmp_path / "run", {"a": lambda path: path.write_text("old")})
+    with pytest.raises(orn.InputError, match="not empty"):
+        write_folder(tmp_path / "run", {"a": lambda path: path.write_text("new")})
+    with pytest.raises(OSError, match="no space"):
+        write_folder(tmp_path / "run", {"a": fail}, overwrite=True)
+    assert (tmp_path / "run" / "a").read_text() == "old"
+    write_folder(tmp_path / "run", {"a": lambda path: path.write_text("new")}, overwrite=True)
+    assert (tmp_path / "run" / "a").read_text() == "new"
+    (tmp_path / "run" / "thesis.doc").write_text("precious")
+    with pytest.raises(orn.InputError, match=r"thesis\.doc"):
+        write_folder(tmp_path / "run", {"a": lambda path: path.write_text("x")}, overwrite=True)
+    assert os.listdir(tmp_path) == ["run"]
+    (tmp_path / "file").write_text("")
+    with pytest.raises(orn.InputError, match="is a file"):
+        write_folder(tmp_path / "file", {"a": lambda path: path.write_text("x")})
+
+
+def test_an_occupied_folder_is_seen_before_the_work(tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "draws.nc").write_text("old")
+    code, _, said = run("fit", f"{tmp_path}/no-such.csv", "-t", "y", "-o", f"{tmp_path}/run")
+    assert code == 1
+    assert "not empty" in said
+
+
+def test_saved_results_open_in_arviz(tmp_path: Path) -> None:
+    post = orn.models.linear(np.random.default_rng(0).normal(size=(60, 2)), np.arange(60.0))
+    result = orn.sample(post, draws=20)
+    folder = result.save(tmp_path / "run")
+    opened = arviz.from_netcdf(str(folder / "draws.nc"))
+    assert np.array_equal(opened.posterior["coef"].values, result.draws["coef"])
+    plan = json.loads((folder / "plan.json").read_text())
+    assert [entry["name"] for entry in plan["parameters"]] == list(result.plan.labels)
+
+
+def test_predictive_probabilities_average_over_draws() -> None:
+    coef = np.array([[4.0], [-4.0]])
+    X = np.array([[1.0], [0.0]])
+    found = predictive.probabilities(Coefficients.gather("logistic", coef), X)
+    np.testing.assert_allclose(found, 0.5)
+    several = Coefficients.gather("softmax", np.zeros((3, 4, 1)), np.log([[1.0, 2, 3, 4]] * 3))
+    np.testing.assert_allclose(predictive.probabilities(several, X)[0], [0.1, 0.2, 0.3, 0.4])
+
+
+def test_simulated_targets_have_the_models_moments() -> None:
+    rng, many = np.random.default_rng(0), 40_000
+    X = np.array([[0.5]])
+    ones = np.ones((many, 1))
+    linear = predictive.simulate(Coefficients.gather("linear", ones, noise_scale=2.0), X, rng)
+    assert abs(linear.std() - 2.0) < 5 * 2.0 / np.sqrt(2 * many)
+    counts = predictive.simulate(Coefficients.gather("poisson", ones), X, rng)
+    assert abs(counts.mean() - np.exp(0.5)) < 5 * np.sqrt(np.exp(0.5) / many)
+    assert abs(counts.var() / np.exp(0.5) - 1) < 0.05
+    shift = np.log([[0.2, 0.3, 0.5]] * many)
+    draws = Coefficients.gather("softmax", np.zeros((many, 3, 1)), shift)
+    classes = predictive.simulate(draws, X, rng)
+    shares = np.bincount(classes[:, 0].astype(int), minlength=3) / many
+    assert np.abs(shares - [0.2, 0.3, 0.5]).max() < 5 * 0.5 / np.sqrt(many)
