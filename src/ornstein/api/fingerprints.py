@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ornstein._base import multihost
 from ornstein._base.types import PyTree, Vector
-from ornstein.curvature.losses import joint_losses
+from ornstein.curvature.row_sums import joint_losses
 from ornstein.data.on_disk import Stored, ahead
 from ornstein.models.posterior import Posterior
 from ornstein.storage.records import digest

@@ -8,9 +8,8 @@ import numpy as np
 
 from ornstein._base.trees import in_double
 from ornstein._base.types import Array, PyTree
-from ornstein.curvature.estimation import Geometry
+from ornstein.curvature.geometry import Geometry
 from ornstein.data import prefetch
-from ornstein.linalg.operators import Factor, as_operator, dim_of
 from ornstein.models.contract import Model
 from ornstein.models.posterior import Posterior
 
@@ -19,9 +18,9 @@ _NUMBERS = 2**22  # gradients held
 _ALIKE = 1.5  # noise relative to that of independent rows, above which it is worth a word
 
 
-def warnings(post: Posterior, known: Geometry, anchored: bool) -> tuple[str, ...]:
+def warnings(post: Posterior, geometry: Geometry, anchored: bool) -> tuple[str, ...]:
     """A warning where blocks of neighbours are noisier than rows taken one by one."""
-    excess = noise_ratio(post, known, anchored)
+    excess = noise_ratio(post, geometry, anchored)
     if excess < _ALIKE:
         return ()
     return (
@@ -31,7 +30,7 @@ def warnings(post: Posterior, known: Geometry, anchored: bool) -> tuple[str, ...
     )
 
 
-def noise_ratio(post: Posterior, known: Geometry, anchored: bool) -> float:
+def noise_ratio(post: Posterior, geometry: Geometry, anchored: bool) -> float:
     """Variance of a block's mean gradient, relative to that of as many independent rows.
 
     In the posterior's units, all directions alike; of anchored gradients at a random point of it.
@@ -43,23 +42,16 @@ def noise_ratio(post: Posterior, known: Geometry, anchored: bool) -> float:
     starts = rng.integers(0, post.num_data - size + 1, count)
     index = (starts[:, None] + np.arange(size)).reshape(-1)
     rows = jax.tree.map(lambda leaf: leaf[index], post.data)
-    root = _posterior_root(known)
-    step = np.asarray(root.matvec(rng.normal(size=dim_of(root) or post.dim)))
+    root = geometry.covariance.sqrt()
+    step = np.asarray(root.matvec(rng.normal(size=root.coordinates(post.dim))))
     with jax.enable_x64(True):
-        at = jnp.asarray(known.center + (step if anchored else 0))
-        away = jnp.asarray(known.center) if anchored else None
+        at = jnp.asarray(geometry.center + (step if anchored else 0))
+        away = jnp.asarray(geometry.center) if anchored else None
         gradients = np.asarray(_gradients(post.model, at, away, in_double(rows), post.hyper))
     units = np.asarray(root.rmatvec(gradients)).reshape(count, size, -1)
     total = float(units.reshape(-1, units.shape[-1]).var(axis=0).sum())
     between = float(units.mean(axis=1).var(axis=0, ddof=1).sum())
     return size * between / max(total, np.finfo(float).tiny)
-
-
-def _posterior_root(known: Geometry) -> Factor:
-    precision = known.num_data * known.hessian
-    if known.factors is not None and known.in_factors:
-        return known.factors.operator(1 / precision).sqrt()
-    return as_operator(np.linalg.inv(precision) if precision.ndim == 2 else 1 / precision).sqrt()
 
 
 @partial(jax.jit, static_argnums=(0,))

@@ -13,21 +13,23 @@ from functools import partial
 import jax
 import numpy as np
 
-from ornstein import theory
 from ornstein._base.types import Key, Vector
-from ornstein.curvature.estimation import Geometry, mean_gradient
-from ornstein.curvature.views import Rows, View, view_of
+from ornstein.curvature import structures
+from ornstein.curvature.deviations import Deviations, Rows
+from ornstein.curvature.geometry import Geometry
+from ornstein.curvature.row_sums import mean_gradient
 from ornstein.data.batches import Order, multiplicity_of, weights_of
 from ornstein.data.passes import fingerprint
+from ornstein.linalg.operators import Operator
 from ornstein.models.posterior import Posterior
 
 _STEP_ROWS = 200  # rows that take as long as a step's fixed cost, on a processor
-_PLAIN_STEP_ROWS = 8  # the same, where reading orders must be redrawn oftener for larger batches
+_PLAIN_STEP_ROWS = 8  # the same, where permutations must be redrawn more often for larger batches
 _KURTOSIS = 0.3  # what the rows' leverages may leave in the draws
 _WEIGHTED = 1.5  # how much smaller a batch must be to be worth drawing by leverage
-_NOISE_SHARE = 0.5  # of a step's noise that minibatches may make where A is known in factors,
+_NOISE_SHARE = 0.5  # of a step's noise that minibatches may make where A is held approximately,
 _NOISE_ERROR = 0.04  # and what its correlations there may cost a variance
-_KICK = 2.0  # how far the strongest row may throw the chain, in its distance from the anchor
+_PUSH = 2.0  # how far the strongest row may move the chain, in its distance from the anchor
 
 
 @dataclass(frozen=True)
@@ -40,23 +42,22 @@ class Anchor:
         Gradient of ``-log p(theta | data)`` at the anchor.
     noise_cov
         Covariance of ``w_n (grad l_n(theta) - grad l_n(anchor))`` over draws of rows, averaged
-        over the posterior; the weights w are 1 unless rows are drawn by their leverage. Its
-        diagonal along the basis where A is known in factors.
+        over the posterior; the weights w are 1 unless rows are drawn by their leverage.
     strongest, row
         ``N`` times the (weighted) leverage of the strongest row, and which it is.
     fourth
-        Bound on the fourth moment of a row's kick along any direction, in posterior units.
+        Bound on the fourth moment of a row's push along any direction, in posterior units.
     seen
         Fingerprint of the rows and fixed numbers of the posterior.
     multiplicity
         How often each row is listed for drawing; None where all are drawn alike.
     beyond, aligned
-        Of noise that is not in its diagonal along a basis, in units of the approximate posterior
-        and as means over directions: its square, and its product with ``A - 1``.
+        Of noise that an approximate structure does not hold, in units of the approximate
+        posterior and as means over directions: its square, and its product with ``A - 1``.
     """
 
     slope: Vector
-    noise_cov: Vector
+    noise_cov: Operator
     strongest: float
     row: int
     fourth: float
@@ -68,26 +69,25 @@ class Anchor:
 
 def anchor(
     post: Posterior,
-    known: Geometry,
-    cov: Vector,
+    geometry: Geometry,
+    cov: Operator,
     rows: int | None = None,
     key: Key = 0,
     scheme: str = "auto",
     size: int | None = None,
 ) -> Anchor:
-    """Look at anchored gradients over a Gaussian of covariance ``cov`` around the optimum.
+    """The noise of anchored gradients over a Gaussian of covariance ``cov`` around the optimum.
 
     With ``scheme="auto"`` rows are drawn by their leverage where batches drawn alike would have to
     be far larger, or larger than the ``size`` given; with ``"weighted"`` anyway.
     """
     with jax.enable_x64(True):
-        return _look(view_of(post, known, cov, key), rows, scheme, size)
-
-
-def _look(view: View, rows: int | None, scheme: str, size: int | None) -> Anchor:
-    leverage, index = view.leverages(rows)
-    found = _chosen(view, leverage, index, scheme, size)
-    beyond, aligned = view.beyond(index, _weights(found.multiplicity, index), found.noise_cov)
+        structure = structures.find(geometry.structure)
+        deviations = structure.deviations(post, geometry, cov, key)
+        leverage, index = deviations.leverages(rows)
+        found = _chosen(deviations, leverage, index, scheme, size)
+        weights = _weights(found.multiplicity, index)
+        beyond, aligned = deviations.beyond(index, weights, found.noise_cov)
     return replace(found, beyond=beyond, aligned=aligned)
 
 
@@ -95,47 +95,51 @@ def _weights(multiplicity: Order | None, index: Rows) -> Vector:
     return np.ones(len(index)) if multiplicity is None else weights_of(multiplicity)[index]
 
 
-def _chosen(view: View, leverage: Vector, index: Rows, scheme: str, size: int | None) -> Anchor:
-    """By leverage or alike."""
-    post, known, N = view.post, view.known, view.post.num_data
-    slope = N * (known.gradient if known.rows_used == N else mean_gradient(post, known.center))
-    seen = partial(_anchor_of, view, slope, leverage, index)
+def _chosen(
+    deviations: Deviations, leverage: Vector, index: Rows, scheme: str, size: int | None
+) -> Anchor:
+    """With rows drawn by their leverage, or all alike."""
+    post, geometry = deviations.post, deviations.geometry
+    N = post.num_data
+    whole = geometry.rows_used == N
+    slope = N * (geometry.gradient if whole else mean_gradient(post, geometry.center))
+    drawn = partial(_anchor_of, deviations, slope, leverage, index)
     if scheme != "weighted" and (scheme != "auto" or len(index) < N):
-        return seen(None)
+        return drawn(None)
     full = np.ones(N)
     full[index] = leverage / max(float(leverage.mean()), np.finfo(float).tiny)
-    weighted = seen(multiplicity_of(full))
+    weighted = drawn(multiplicity_of(full))
     if scheme == "weighted":
         return weighted
-    fewer = _WEIGHTED * batch_size(known, weighted)[0]
+    fewer = _WEIGHTED * batch_size(geometry, weighted)[0]
 
     def better(wanted: int, safe: float) -> bool:
         return fewer < wanted if size is None else safe > size
 
-    least = _least(known, float(leverage.max()))
+    least = _least(geometry, float(leverage.max()))
     if better(_rounded(least, N), least):  # whatever else rows drawn alike would want
         return weighted
-    alike = seen(None)
-    return weighted if better(*batch_size(known, alike)) else alike
+    alike = drawn(None)
+    return weighted if better(*batch_size(geometry, alike)) else alike
 
 
 def _anchor_of(
-    view: View, slope: Vector, leverage: Vector, index: Rows, multiplicity: Order | None
+    deviations: Deviations,
+    slope: Vector,
+    leverage: Vector,
+    index: Rows,
+    multiplicity: Order | None,
 ) -> Anchor:
     """What is left of the noise where rows are listed so often."""
+    post, geometry, cov = deviations.post, deviations.geometry, deviations.cov
     weight = _weights(multiplicity, index)
-    second, fourth = view.sums(index, np.stack([weight, weight**3 * leverage**2]))
-    seen = fingerprint((view.post.data, view.post.hyper))
-    known, cov, leverage = view.known, view.cov, weight * leverage
+    second, fourth = deviations.sums(index, np.stack([weight, weight**3 * leverage**2]))
+    leverage = weight * leverage
     # The mean over rows of the deviations is the likelihood's share of A, times the distance.
-    likelihood = known.hessian - known.prior_hessian
-    if cov.ndim == 1:
-        noise = np.maximum(second - likelihood**2 * cov, 0.0)
-    else:
-        noise = second - likelihood @ cov @ likelihood
-        noise = 0.5 * (noise + noise.T)
-    # E (v e)^4 <= E |v|^2 (v e)^2 for a kick v along e.
-    along = _largest_relative(known.hessian, known.num_data * fourth)
+    likelihood = geometry.likelihood
+    noise = likelihood.like(second - likelihood.congruent(cov)).semidefinite()
+    # E (v e)^4 <= E |v|^2 (v e)^2 for a push v along e.
+    along = _largest_relative(geometry.hessian, likelihood.like(geometry.num_data * fourth))
     strongest = int(np.argmax(leverage))
     return Anchor(
         slope=slope,
@@ -143,60 +147,55 @@ def _anchor_of(
         strongest=float(leverage[strongest]),
         row=int(index[strongest]),
         fourth=along,
-        seen=seen,
+        seen=fingerprint((post.data, post.hyper)),
         multiplicity=multiplicity,
     )
 
 
-def batch_size(known: Geometry, anchored: Anchor) -> tuple[int, int]:
+def batch_size(geometry: Geometry, anchored: Anchor) -> tuple[int, int]:
     """Rows for the quickest draws, and the fewest that the strongest row leaves safe.
 
     A row of leverage h moves the chain by about ``N h / S`` of its distance from the anchor; such
-    kicks leave an excess kurtosis of at most 3 times their fourth moment, over ``S^3``, in the
-    draws. Gains in factors make shorter steps, by their rate; there, batches are so large that the
-    noise is a small part of a step's, and what is not known of it costs little.
+    pushes leave an excess kurtosis of at most 3 times their fourth moment, over ``S^3``, in the
+    draws. Gains of approximate structures make shorter steps, by their rate; there, batches are so
+    large that the noise is a small part of a step's, and what is not known of it costs little.
     """
-    rate = _rate(known)
-    least = _least(known, anchored.strongest)
-    safe = max(least, (3 * anchored.fourth / _KURTOSIS) ** (1 / 3) * rate)
-    if known.factors is None:
-        quick = _quickest(known, anchored.noise_cov, _STEP_ROWS)
+    frame, N = geometry.frame, geometry.num_data
+    least = _least(geometry, anchored.strongest)
+    safe = max(least, (3 * anchored.fourth / _KURTOSIS) ** (1 / 3) * frame.rate)
+    if not frame.approximate:
+        quick = _quickest(geometry, anchored.noise_cov, _STEP_ROWS)
     else:
-        along = known.factors.diagonal(anchored.noise_cov)
-        noise = _largest_relative(known.factors.hessian, known.num_data * along)
-        quick = rate * max(noise / _NOISE_SHARE, math.sqrt(anchored.beyond) / (2 * _NOISE_ERROR))
-    return _rounded(max(quick, safe), known.num_data), math.ceil(safe)
+        held = frame.hessian.project(anchored.noise_cov).scaled(N)
+        noise = _largest_relative(frame.hessian, held)
+        correlated = math.sqrt(anchored.beyond) / (2 * _NOISE_ERROR)
+        quick = frame.rate * max(noise / _NOISE_SHARE, correlated)
+    return _rounded(max(quick, safe), N), math.ceil(safe)
 
 
-def _least(known: Geometry, strongest: float) -> float:
-    """The fewest rows of which the strongest one throws the chain no further than it may."""
-    return strongest / _KICK * _rate(known)
+def _least(geometry: Geometry, strongest: float) -> float:
+    """The fewest rows of which the strongest one moves the chain no further than it may."""
+    return strongest / _PUSH * geometry.frame.rate
 
 
-def _rate(known: Geometry) -> float:
-    return 1.0 if known.factors is None else known.factors.rate
-
-
-def plain_batch_size(known: Geometry) -> int:
+def plain_batch_size(geometry: Geometry) -> int:
     """Rows for the quickest draws of plain gradients."""
-    return _rounded(_quickest(known, known.noise_cov, _PLAIN_STEP_ROWS), known.num_data)
+    return _rounded(_quickest(geometry, geometry.noise_cov, _PLAIN_STEP_ROWS), geometry.num_data)
 
 
-def _quickest(known: Geometry, noise_cov: Vector, step_rows: float) -> float:
+def _quickest(geometry: Geometry, noise_cov: Operator, step_rows: float) -> float:
     """The batch that makes ``(S + step_rows) (1 + n / 2S)`` least.
 
     A step costs so many rows besides its own and mixes in ``1 + n / 2S`` steps, n the largest
     eigenvalue of ``N C`` relative to A.
     """
-    largest = _largest_relative(known.hessian, known.num_data * noise_cov)
+    largest = _largest_relative(geometry.hessian, noise_cov.scaled(geometry.num_data))
     return math.sqrt(step_rows * largest / 2)
 
 
-def _largest_relative(hessian: Vector, cov: Vector) -> float:
-    """Largest eigenvalue of a covariance relative to A, both matrices or diagonals."""
-    if hessian.ndim == 1:
-        return max(0.0, float(np.nan_to_num(np.max(cov / hessian))))
-    return max(0.0, float(np.nan_to_num(theory.relative_eigenvalues(hessian, cov)[-1])))
+def _largest_relative(hessian: Operator, cov: Operator) -> float:
+    """Largest eigenvalue of a covariance relative to A."""
+    return max(0.0, float(np.nan_to_num(hessian.relative(cov)[-1])))
 
 
 def _rounded(rows: float, num_data: int) -> int:

@@ -1,11 +1,12 @@
-"""Bases in which models of several linear predictors have a nearly diagonal curvature.
+"""Bases in which a curvature is nearly diagonal.
 
-Parameters lie as those of the models do: coefficients (K, features) first, then intercepts (K,)
-where the design has one more column than features. Bases are pytrees, and their products accept
-host and device arrays alike.
+Bases are pytrees, and their products accept host and device arrays alike. Of models of several
+linear predictors parameters lie as the models have them: coefficients (K, features) first, then
+intercepts (K,) where the design has one more column than features.
 """
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Protocol, TypeAlias
 
@@ -22,6 +23,55 @@ AnyArray: TypeAlias = Array | npt.NDArray[np.floating]
 def _xp(array: AnyArray) -> Any:
     """NumPy for host arrays, JAX's for device arrays."""
     return np if isinstance(array, np.ndarray) else jnp
+
+
+class Basis(ABC):
+    """``V``: parameters are ``V z``, coordinates z lie along directions of the parameters.
+
+    There may be more coordinates than parameters; then ``V V^-1`` is the identity, ``V^-1 V`` is
+    not.
+    """
+
+    structure: ClassVar[str]
+    """Name of the structure it belongs to."""
+
+    @property
+    @abstractmethod
+    def dual(self) -> "Basis":
+        """``V^-T``, in which ``M^-1`` is diagonal where M is in V."""
+
+    @abstractmethod
+    def to_params(self, z: AnyArray) -> AnyArray:
+        """``V z`` for every row of coordinates."""
+
+    @abstractmethod
+    def adjoint(self, vector: AnyArray) -> AnyArray:
+        """``V' v`` for every row of ``vector``."""
+
+    @abstractmethod
+    def prior(self, precision: Vector) -> Vector:
+        """Diagonal of ``V' diag(precision) V``."""
+
+    @abstractmethod
+    def squares(self, values: AnyArray) -> AnyArray:
+        """Diagonal of ``V diag(values) V'``."""
+
+    @abstractmethod
+    def logdet(self, values: AnyArray) -> float:
+        """``log|V diag(values) V'|``."""
+
+    @abstractmethod
+    def astype(self, dtype: npt.DTypeLike) -> "Basis":
+        """The same basis in another precision."""
+
+    def to_coordinates(self, vector: AnyArray) -> AnyArray:
+        """``V^-1 v`` for every row of parameters."""
+        return self.dual.adjoint(vector)
+
+    def seen(self, z: Vector, units: Vector) -> Vector:
+        """The part of coordinates, each in a unit, that moves the parameters: all of it."""
+        del units
+        return z
 
 
 class _Laid(Protocol):
@@ -58,7 +108,7 @@ def as_flat(laid: _Laid, matrix: AnyArray) -> AnyArray:
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class KroneckerBasis:
+class KroneckerBasis(Basis):
     """``V = V_c (x) diag(scale) V_f`` over outputs and columns of a design, (K, F) of them.
 
     Coordinates lie output by output.
@@ -111,15 +161,6 @@ class KroneckerBasis:
         rotated = _by_lines(self.outer.T @ (matrix * _along(self.scale, matrix)), self.inner)
         return rotated.reshape(*vector.shape[:-1], -1)
 
-    def to_coordinates(self, vector: AnyArray) -> AnyArray:
-        """``V^-1 v`` for every row of parameters."""
-        return self.dual.adjoint(vector)
-
-    def seen(self, z: Vector, units: Vector) -> Vector:
-        """All of the coordinates: each moves the parameters."""
-        del units
-        return z
-
     def prior(self, precision: Vector) -> Vector:
         """Diagonal of ``V' diag(precision) V``, flat."""
         scaled = by_output(self, precision) * np.asarray(self.scale) ** 2
@@ -142,7 +183,7 @@ class KroneckerBasis:
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
-class ClassBasis:
+class ClassBasis(Basis):
     """``V = diag(scale) [P V_k, 1/sqrt(K)]``: columns rotated for every output by itself.
 
     ``P`` takes from every column its mean over the K outputs, which a softmax does not see.
@@ -164,7 +205,7 @@ class ClassBasis:
     scale: AnyArray
     features: int = field(metadata={"static": True})
 
-    structure: ClassVar[str] = "classes"
+    structure: ClassVar[str] = "per-class"
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -202,10 +243,6 @@ class ClassBasis:
         turned = self._turned(matrix - mean, self.inner)
         parts = [turned, mean * math.sqrt(self.outputs)]
         return _xp(vector).concatenate(parts, axis=-2).reshape(*lead, -1)
-
-    def to_coordinates(self, vector: AnyArray) -> AnyArray:
-        """``V^-1 v`` for every row of parameters."""
-        return self.dual.adjoint(vector)
 
     def seen(self, z: Vector, units: Vector) -> Vector:
         """The part of coordinates, each in a unit, that is orthogonal to what no parameter sees.
@@ -262,9 +299,6 @@ class ClassBasis:
         """``m_k T_k`` for the lines of (..., K, F), one product for each k."""
         lines = matrices.reshape(-1, *matrices.shape[-2:]).swapaxes(0, 1)
         return (lines @ turns).swapaxes(0, 1).reshape(matrices.shape)
-
-
-Basis: TypeAlias = KroneckerBasis | ClassBasis
 
 
 def _along(scale: AnyArray, matrix: AnyArray) -> AnyArray:

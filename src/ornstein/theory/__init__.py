@@ -7,6 +7,7 @@ Symbols: ``A`` Hessian of the mean loss, ``C_S`` covariance of the minibatch gra
 ``Q`` covariance of the injected noise, ``N`` number of examples, ``S`` batch size.
 """
 
+from ornstein.linalg.lanczos import Spectrum
 from ornstein.theory.averaging import (
     averaged_covariance,
     averaged_covariance_limit,
@@ -52,7 +53,6 @@ from ornstein.theory.stationary import (
     within_limits,
 )
 from ornstein.theory.structured import (
-    Spectrum,
     accurate_rate,
     approximation_kl,
     exact_at_rate,

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ornstein._base.types import Vector
+from ornstein.linalg.eigen import inverse
 
 _TINY = 1e-150  # stands for zero noise, so that gains stay finite and fail the stability test
 
@@ -30,20 +31,6 @@ class Recipe(NamedTuple):
     gain: Vector
     injected_cov: Vector | None = None
     momentum: float = 1.0
-
-
-def inverse(matrix: Vector) -> Vector:
-    """Inverse of a symmetric positive semi-definite matrix, insensitive to its units.
-
-    Null directions get a huge but finite inverse, so that the stability test can see and name
-    them.
-    """
-    diagonal = np.diag(matrix)
-    scale = 1 / np.sqrt(np.where(diagonal > 0, diagonal, 1.0))
-    values, vectors = np.linalg.eigh(matrix * scale[:, None] * scale)
-    floor = len(values) * np.finfo(float).eps * max(float(values.max()), _TINY)
-    scaled = scale[:, None] * vectors
-    return (scaled / np.maximum(values, floor)) @ scaled.T
 
 
 def diagonal(matrix: Vector) -> Vector:

@@ -6,28 +6,13 @@ coordinates in which Â is the identity and A is M. It is exact where ``M = I``,
 vanishes.
 """
 
-from collections.abc import Sequence
-from typing import NamedTuple
-
 import numpy as np
 
 from ornstein._base.types import Vector
+from ornstein.linalg.lanczos import Spectrum
 from ornstein.theory.recipes import Recipe
 
 _FASTEST = 1.0  # of K A, the true A's
-
-
-class Spectrum(NamedTuple):
-    """Eigenvalues of A relative to an approximation, and the share of all that each stands for."""
-
-    nodes: Vector
-    shares: Vector
-
-    @classmethod
-    def joined(cls, parts: "Sequence[Spectrum]") -> "Spectrum":
-        """The mean of several estimates."""
-        nodes = np.concatenate([part.nodes for part in parts])
-        return cls(nodes, np.concatenate([part.shares for part in parts]) / len(parts))
 
 
 def exact_at_rate(

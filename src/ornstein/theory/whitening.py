@@ -1,9 +1,9 @@
 """Coordinates in which every exact plan is diagonal (X8)."""
 
-import numpy as np
-import scipy.linalg
 
 from ornstein._base.types import Vector
+from ornstein.linalg.eigen import relative_eigh
+from ornstein.linalg.operators import Dense
 
 
 def joint_diagonalisation(hessian: Vector, noise_cov: Vector) -> tuple[Vector, Vector]:
@@ -15,10 +15,8 @@ def joint_diagonalisation(hessian: Vector, noise_cov: Vector) -> tuple[Vector, V
     >>> c.tolist()
     [1.0, 3.0]
     """
-    scale = 1 / np.sqrt(np.diag(hessian))
-    outer = scale[:, None] * scale
-    relative, vectors = scipy.linalg.eigh(noise_cov * outer, hessian * outer)
-    return scale[:, None] * vectors, relative
+    found = relative_eigh(hessian, noise_cov)
+    return found.directions, found.values
 
 
 def relative_eigenvalues(hessian: Vector, noise_cov: Vector) -> Vector:
@@ -29,9 +27,4 @@ def relative_eigenvalues(hessian: Vector, noise_cov: Vector) -> Vector:
     >>> relative_eigenvalues(np.diag([1.0, 4.0]), np.diag([3.0, 4.0])).tolist()
     [1.0, 3.0]
     """
-    if np.any(np.diag(hessian) <= 0) or not np.all(np.isfinite(noise_cov)):
-        return np.full(len(hessian), np.nan)
-    try:
-        return joint_diagonalisation(hessian, noise_cov)[1]
-    except np.linalg.LinAlgError:
-        return np.full(len(hessian), np.nan)
+    return Dense(hessian).relative(Dense(noise_cov))

@@ -35,7 +35,7 @@ from ornstein._base import random_numbers
 from ornstein._base.errors import TargetWarning
 from ornstein._base.trees import cast, to_device
 from ornstein._base.types import Array, PyTree, Vector
-from ornstein.curvature.estimation import mean_gradient
+from ornstein.curvature.row_sums import mean_gradient
 from ornstein.data.batches import Batches, Reader
 from ornstein.linalg.operators import Dense, Diagonal, Factor
 from ornstein.models.contract import LocalModel, Minibatch
@@ -178,7 +178,7 @@ class _Fit:
         reader, rows = Reader.lay_out(batches, local.model.rows_last, rows, ())
         self.factor = local.factor
         self.loop = _Loop(local.model, reader, dtype, min(_CHUNK, _power_of_two(self.max_steps)))
-        self.elbo = Elbo(post, plan.posterior_precision, jax.random.fold_in(key, 0))
+        self.elbo = Elbo(post, plan.geometry.precision, jax.random.fold_in(key, 0))
         self.made = 0  # dispatches
         self.ends: list[_End] = []
         with jax.enable_x64(dtype == "float64"):

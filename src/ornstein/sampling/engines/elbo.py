@@ -7,8 +7,8 @@ import jax
 import numpy as np
 
 from ornstein._base.types import Array, Vector
-from ornstein.curvature.losses import joint_losses
-from ornstein.linalg.operators import Dense, Diagonal, as_operator
+from ornstein.curvature.row_sums import joint_losses
+from ornstein.linalg.operators import Dense, Diagonal, Operator
 from ornstein.models.posterior import Posterior
 
 _PAIRS = 32  # of opposite normals
@@ -38,8 +38,8 @@ class Elbo:
         Chooses the normals.
     """
 
-    def __init__(self, post: Posterior, precision: Vector, key: Array) -> None:
-        self.post, self.precision = post, as_operator(precision)
+    def __init__(self, post: Posterior, precision: Operator, key: Array) -> None:
+        self.post, self.precision = post, precision
         with jax.enable_x64(True):
             normals = np.asarray(jax.random.normal(key, (_PAIRS, post.dim), np.float64))
         self.normals = np.concatenate([normals, -normals])

@@ -22,7 +22,7 @@ import numpy as np
 from ornstein._base.errors import DivergenceWarning, InputError
 from ornstein._base.trees import cast, to_device
 from ornstein._base.types import Array, PyTree, Vector
-from ornstein.curvature.estimation import block_rows
+from ornstein.curvature.row_sums import block_rows
 from ornstein.data.passes import blocks
 from ornstein.linalg.operators import Factor
 from ornstein.models.contract import Model

@@ -1,0 +1,193 @@
+"""What every structure of A and C offers, and the registry of structures.
+
+To add one: a file in this room with a subclass of :class:`Structure` (of :class:`AlongBasis` where
+A is diagonal along a basis that is fitted to it), a basis or operator in ``linalg``, and its row in
+``structures/__init__``. Methods with a recipe for any basis then offer it by name.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+
+from ornstein._base.checks import choice
+from ornstein._base.trees import num_rows
+from ornstein._base.types import Key, PyTree, Vector
+from ornstein.curvature import row_sums
+from ornstein.curvature.deviations import Deviations, PointDeviations
+from ornstein.curvature.geometry import Geometry, Missed
+from ornstein.curvature.products import LANCZOS, relative_spectrum
+from ornstein.linalg.bases import Basis
+from ornstein.linalg.operators import AlongDual, Factor, Operator
+from ornstein.models.contract import per_example
+from ornstein.models.posterior import Posterior
+
+
+class RowSums(NamedTuple):
+    """Sums over rows: gradients, then outer products and Hessians as the structure holds them."""
+
+    gradient: Vector
+    outer: Vector
+    hessian: Vector
+
+
+class Search(NamedTuple):
+    """How a structure's units serve the search for the optimum.
+
+    Attributes
+    ----------
+    rows, rows_per_parameter
+        Rows from which units are found, at least.
+    tolerance
+        What to find the optimum to, in posterior standard deviations.
+    patient
+        Whether the search goes on twice as long each time before units are found again.
+    by_sample
+        Whether a search that begins far away first goes to the optimum of those rows.
+    """
+
+    rows: int
+    tolerance: float
+    rows_per_parameter: int = 0
+    patient: bool = False
+    by_sample: bool = False
+
+
+class Structure(ABC):
+    """How A and C are held."""
+
+    name: ClassVar[str]
+    words: ClassVar[str]
+    """What follows an equation's id: "X2 in Kronecker factors"."""
+    approximate: ClassVar[bool] = False
+    """Whether A is held approximately: products with it tell what is missed."""
+    estimated: ClassVar[bool] = True
+    """Whether A and C can be estimated in it; False for gains alone."""
+    search: ClassVar[Search | None] = None
+
+    def refuse(self, post: Posterior) -> None:
+        """Raise where the model is not made for it."""
+        del post
+
+    @abstractmethod
+    def fits(self, post: Posterior) -> bool:
+        """Whether it suits the model, at its size."""
+
+    @abstractmethod
+    def held(self, post: Posterior) -> "Structure":
+        """The structure in which A and C are held for a gain of this one."""
+
+    @abstractmethod
+    def sums(
+        self, post: Posterior, theta: Vector, rows: PyTree, basis: Basis | None, with_noise: bool
+    ) -> tuple[Basis | None, RowSums]:
+        """Sums over rows, along a basis that is fitted to them unless it is given."""
+
+    @abstractmethod
+    def prior(self, post: Posterior, theta: Vector, basis: Basis | None) -> tuple[Vector, Vector]:
+        """Gradient and curvature of ``-log p(theta)``."""
+
+    @abstractmethod
+    def operator(self, array: Vector, basis: Basis | None) -> Operator:
+        """A curvature of this structure."""
+
+    @abstractmethod
+    def deviations(
+        self, post: Posterior, geometry: Geometry, cov: Operator, key: Key
+    ) -> Deviations:
+        """How rows' gradients deviate from those at an anchor, over a Gaussian around it (X9)."""
+
+    def fit(self, post: Posterior, theta: Vector, rows: PyTree) -> Basis | None:
+        """The basis along which rows are summed; None where there is none."""
+        del post, theta, rows
+
+    def finish(
+        self, sums: RowSums, rows: int, prior: Vector, mean: Vector, num_data: int
+    ) -> tuple[Vector, Vector]:
+        """A and C; C about a mean gradient, given along the basis."""
+        hessian = per_example(sums.hessian, rows, prior, num_data)
+        return hessian, np.maximum(sums.outer / rows - mean**2, 0.0)
+
+    def units(self, post: Posterior, rows: PyTree, theta: Vector) -> Factor:
+        """A root of the posterior's covariance by some rows: units for a search."""
+        basis, sums = self.sums(post, theta, rows, None, with_noise=False)
+        _, prior = self.prior(post, theta, basis)
+        hessian = per_example(sums.hessian, num_rows(rows), prior, post.num_data)
+        return self.operator(post.num_data * hessian, basis).inverse().sqrt()
+
+    def missed(
+        self, post: Posterior, theta: Vector, hessian: Operator, rows: PyTree, products: int | None
+    ) -> Missed | None:
+        """What it misses of A; None where that is nothing, or not known."""
+        del post, theta, hessian, rows, products
+
+    def attach(self, post: Posterior, geometry: Geometry) -> Geometry:
+        """The geometry, with this structure beside the one in which it is held."""
+        del post
+        return geometry
+
+
+class AlongBasis(Structure):
+    """A diagonal along a basis that is fitted to it, and what that misses found by products."""
+
+    approximate = True
+    products: ClassVar[int] = LANCZOS
+    """Products with A from each random direction, to find the ends of its spectrum."""
+
+    def held(self, post: Posterior) -> Structure:
+        """Itself."""
+        del post
+        return self
+
+    def prior(self, post: Posterior, theta: Vector, basis: Basis | None) -> tuple[Vector, Vector]:
+        """The curvature along the basis."""
+        gradient, diagonal = row_sums.prior_terms(post, theta, dense=False)
+        return gradient, _given(basis).prior(diagonal)
+
+    def operator(self, array: Vector, basis: Basis | None) -> AlongDual:
+        """``V^-T diag(array) V^-1``."""
+        return AlongDual(_given(basis), array)
+
+    def deviations(
+        self, post: Posterior, geometry: Geometry, cov: Operator, key: Key
+    ) -> Deviations:
+        """By points around the anchor, for any model and any basis."""
+        return PointDeviations(post, geometry, cov, key)
+
+    def missed(
+        self, post: Posterior, theta: Vector, hessian: Operator, rows: PyTree, products: int | None
+    ) -> Missed:
+        """By Lanczos' method, of so many products."""
+        root = hessian.inverse().sqrt()
+        return relative_spectrum(post, theta, root, rows, products or self.products)
+
+
+def _given(basis: Basis | None) -> Basis:
+    assert basis is not None
+    return basis
+
+
+STRUCTURES: dict[str, Structure] = {}
+"""Every structure by name, in the order in which they are tried as defaults."""
+
+
+def register(structure: Structure) -> None:
+    """Make a structure known by its name."""
+    STRUCTURES[structure.name] = structure
+
+
+@contextmanager
+def registered(structure: Structure) -> Iterator[None]:
+    """The same for a while."""
+    register(structure)
+    try:
+        yield
+    finally:
+        del STRUCTURES[structure.name]
+
+
+def find(name: str) -> Structure:
+    """The structure of that name, or an error that lists them."""
+    return STRUCTURES[choice("structure", name, tuple(STRUCTURES))]

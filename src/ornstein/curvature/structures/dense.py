@@ -1,0 +1,112 @@
+"""A and C as matrices over all parameters."""
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ornstein._base.types import Array, Key, PyTree, Vector
+from ornstein.curvature import row_sums
+from ornstein.curvature.deviations import Deviations, points_around
+from ornstein.curvature.geometry import Geometry
+from ornstein.curvature.structures import limits
+from ornstein.curvature.structures.contract import RowSums, Search, Structure
+from ornstein.linalg.bases import Basis
+from ornstein.linalg.eigen import scaled_eigh
+from ornstein.linalg.operators import Dense, Operator
+from ornstein.models.contract import Model, Spread, per_example
+from ornstein.models.posterior import Posterior
+
+_FLATTEST = 1e-8  # of the largest eigenvalue: flatter directions are searched in its units
+
+
+class DenseStructure(Structure):
+    """Matrices."""
+
+    name = "dense"
+    words = "as matrices"
+    search = Search(
+        rows=50_000, rows_per_parameter=50, tolerance=1e-3, patient=False, by_sample=True
+    )
+
+    def fits(self, post: Posterior) -> bool:
+        """Up to some thousands of parameters."""
+        return post.dim <= limits.LIMITS.dense
+
+    def held(self, post: Posterior) -> Structure:
+        """Itself, at any size: it was asked for."""
+        del post
+        return self
+
+    def sums(
+        self, post: Posterior, theta: Vector, rows: PyTree, basis: Basis | None, with_noise: bool
+    ) -> tuple[None, RowSums]:
+        """Outer products of gradients, and Hessians."""
+        del basis, with_noise
+        return None, RowSums(*row_sums.second_order(post, theta, rows, dense=True))
+
+    def prior(self, post: Posterior, theta: Vector, basis: Basis | None) -> tuple[Vector, Vector]:
+        """Gradient and Hessian."""
+        del basis
+        return row_sums.prior_terms(post, theta, dense=True)
+
+    def operator(self, array: Vector, basis: Basis | None) -> Dense:
+        """A matrix."""
+        del basis
+        return Dense(array)
+
+    def finish(
+        self, sums: RowSums, rows: int, prior: Vector, mean: Vector, num_data: int
+    ) -> tuple[Vector, Vector]:
+        """Symmetric to the last bit."""
+        hessian = per_example(sums.hessian, rows, prior, num_data)
+        noise = sums.outer / rows - np.outer(mean, mean)
+        return 0.5 * (hessian + hessian.T), 0.5 * (noise + noise.T)
+
+    def units(self, post: Posterior, rows: PyTree, theta: Vector) -> Dense:
+        """By eigenvalues' absolute values, which are safe where the loss is not convex."""
+        found = scaled_eigh(row_sums.mean_hessian(post, rows, theta))
+        sizes = np.abs(found.values)
+        floored = np.maximum(sizes, _FLATTEST * sizes.max())
+        return Dense(found.directions / np.sqrt(post.num_data * floored))
+
+    def deviations(
+        self, post: Posterior, geometry: Geometry, cov: Operator, key: Key
+    ) -> Deviations:
+        """In closed form where the model has one, else by points around the anchor."""
+        return DenseDeviations(post, geometry, cov, key)
+
+
+class DenseDeviations(Deviations):
+    """``E[d_n d_n']`` as matrices."""
+
+    def __init__(self, post: Posterior, geometry: Geometry, cov: Operator, key: Key) -> None:
+        self.points = points_around(geometry.center, cov.sqrt(), post.dim, key)
+        closed_form = type(post.model).deviation_sums is not Model.deviation_sums
+        work = post.dim**2 * (1 if closed_form else len(self.points))
+        super().__init__(post, geometry, cov, key, work)
+
+    def _arrays(self) -> tuple[tuple[Any, ...], int]:
+        arrays = self.geometry.center, self.cov.array, self.points
+        spread = Spread(*(jnp.asarray(array) for array in arrays))
+        return (spread,), row_sums.block_rows(self.post)
+
+    def leverages_of(self, *block: Any) -> Array:
+        """Squared leverages of a block's rows."""
+        return _leverages(self.post.model, *block)
+
+    def block_sums(self, lines: Array, *block: Any) -> Array:
+        """Matrices, one for every line of weights."""
+        return _sums(self.post.model, *block, lines)
+
+
+@partial(jax.jit, static_argnums=(0,))
+def _leverages(model: Model, spread: Spread, rows: PyTree, hyper: PyTree) -> Array:
+    return model.deviation_kicks(spread, rows, hyper)
+
+
+@partial(jax.jit, static_argnums=(0,))
+def _sums(model: Model, spread: Spread, rows: PyTree, hyper: PyTree, weights: Array) -> Array:
+    return model.deviation_sums(spread, rows, hyper, weights)
