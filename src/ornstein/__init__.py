@@ -43,6 +43,7 @@ from ornstein.results.diagnosis import Check, Diagnosis
 from ornstein.results.measure import MeasuredKL
 from ornstein.results.result import Result
 from ornstein.sampling import distributed
+from ornstein.sampling.optax_loop import as_optax
 from ornstein.sampling.user_loop import PlanKernel, Rows, kernel
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ __all__ = [
     "TargetWarning",
     "UnstablePlanError",
     "__version__",
+    "as_optax",
     "compare",
     "cross_validate",
     "datasets",

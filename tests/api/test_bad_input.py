@@ -151,7 +151,7 @@ BAD_PLANS: list[Any] = [
     ({"batchsize": 10}, r"Did you mean 'batch_size'"),
     *(({"rho": rho}, r"rho must be a finite number") for rho in (-1.0, np.nan, np.inf, "a")),
     ({"rho": np.ones(2)}, r"rho must be"),
-    *(({"method": "momentum", "momentum": mu}, r"momentum") for mu in (0, -1, 1.5, np.nan, "a")),
+    *(({"method": "momentum", "momentum": m}, r"momentum") for m in (1, -1, 1.5, np.nan, "a")),
     ({"geometry_rows": 10}, r"rows must be a whole number between 64"),
     ({"at": {"coef": np.array([np.nan, 0.0])}}, r"at holds NaN"),
     ({"at": {"coef": np.zeros(3)}}, r"at= does not fit.*\(3,\)"),

@@ -54,10 +54,10 @@ def test_T2_a_networks_training_loop_becomes_a_sampler(trained: Any) -> None:
     def checked(params: Any) -> Any:
         return loss(eqx.combine(params, static), data["x"], data["y"])
 
-    assert plan.as_optax(loss=checked)
+    assert orn.as_optax(plan, loss=checked)
 
     def chain(key: Any) -> Any:
-        optimiser = plan.as_optax(key)
+        optimiser = orn.as_optax(plan, key)
 
         def step(carry: Any, number: Any) -> Any:
             params, state = carry

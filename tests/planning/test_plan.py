@@ -1,5 +1,6 @@
 """Plans: what they predict, what they refuse, what they say."""
 
+import re
 import sys
 from collections.abc import Callable
 
@@ -176,4 +177,14 @@ def test_print_shows_what_matters() -> None:
         assert word in text
     made = orn.plan(regression(), batch_size=40)
     assert repr(made).startswith("Plan(exact, dense gain, batch_size=40")
-    assert "friction" in str(orn.plan(regression(), "momentum", batch_size=40))
+    with_momentum = str(orn.plan(regression(), "momentum", batch_size=40, momentum=0.9))
+    assert "momentum 0.9 (friction 0.1)" in re.sub(" +", " ", with_momentum)
+
+
+def test_memory_is_shown_in_a_unit_that_shows_it() -> None:
+    small = orn.plan(regression(), batch_size=40)
+    assert f"{small.memory / 2**10:.1f} KiB of matrices" in str(small)
+    for text in (str(small), str(orn.plan(regression(rows=100, columns=1), batch_size=40))):
+        assert " 0.0 " not in text.split("memory")[1].splitlines()[0]
+    large = orn.plan(regression(rows=700, columns=300), "laplace")
+    assert f"{large.memory / 2**20:.1f} MiB of matrices" in str(large)

@@ -23,7 +23,7 @@ from ornstein.linalg.operators import Dense, Diagonal
 from ornstein.sampling.engines import ENGINES, bbvi, nuts
 from ornstein.sampling.engines.elbo import Elbo, Gaussian
 from ornstein.sampling.engines.laplace import local_root
-from ornstein.sampling.runs import OpenProgress, Report, Run, Settings
+from ornstein.sampling.settings import OpenProgress, Report, Run, Settings
 from ornstein.theory import gaussian_kl
 from support.montecarlo import assert_covariance, rejects_covariance
 from support.problems import Floats, as_generic, features, regression, zoo

@@ -127,7 +127,7 @@ def test_a_checkpoint_over_a_mesh_goes_on(tmp_path: Path, monkeypatch: pytest.Mo
         orn.sample(post, **run, **kept)
 
 
-def test_a_chain_that_falls_over_a_mesh_is_reported() -> None:
+def test_a_chain_that_diverges_over_a_mesh_is_reported() -> None:
     def log_likelihood(theta: Any, row: Any) -> Any:
         return 1e-3 * jax.numpy.sqrt(3 - theta[0]) - 0.5 * (theta[0] - row) ** 2
 
@@ -173,7 +173,7 @@ def test_meshes_of_all_devices() -> None:
     assert orn.distributed.mesh().axis_names == ("chains", "rows")
     with pytest.raises(orn.InputError, match="chains must be a whole number between 1 and 1"):
         orn.distributed.mesh(chains=2)
-    with pytest.raises(orn.InputError, match="can not be joined"):
+    with pytest.raises(orn.InputError, match="cannot be joined"):
         orn.distributed.initialize("localhost:1", 2, 1)
 
 

@@ -1,4 +1,4 @@
-"""A plan in a training loop of one's own, through optax."""
+"""A plan in a custom training loop, through optax."""
 
 from collections.abc import Callable
 from typing import Any
@@ -41,7 +41,7 @@ def user_loop(post: orn.Posterior, plan: orn.Plan, draws: int, epochs: bool = Fa
 
     def chain(key: Any) -> Any:
         noise_key, batch_key = jax.random.split(key)
-        optimiser = plan.as_optax(jax.random.fold_in(noise_key, 2**31))
+        optimiser = orn.as_optax(plan, jax.random.fold_in(noise_key, 2**31))
         start = plan.layout.unravel(jnp.asarray(plan.center))
 
         count = (plan.warmup // plan.thin + draws) * plan.thin
@@ -113,7 +113,7 @@ def test_an_update_is_the_gain_times_the_gradient_and_noise(method: str, structu
     post = posts["softmax" if structure in ("kronecker", "classes") else "poisson"]
     anchored = None if METHODS[method].control_variates is None else False
     plan = orn.plan(post, method, structure, batch_size=10, control_variates=anchored)
-    optimiser = plan.as_optax(key=4)
+    optimiser = orn.as_optax(plan, key=4)
     params = plan.layout.unravel(jnp.asarray(plan.center))
     g = np.random.default_rng(0).normal(size=plan.dim)
     state = optimiser.init(params)
@@ -129,7 +129,7 @@ def test_injected_noise_has_the_plans_covariance() -> None:
     post = zoo(rows=240, intercept=True)["softmax"]
     plan = orn.plan(post, "exact", "kronecker", batch_size=40, control_variates=False, rho=1.0)
     assert plan.injected_cov is not None
-    optimiser = plan.as_optax()
+    optimiser = orn.as_optax(plan)
     zeros = plan.layout.unravel(jnp.zeros(plan.dim))
 
     def step(state: Any, _: Any) -> Any:
@@ -142,8 +142,8 @@ def test_injected_noise_has_the_plans_covariance() -> None:
 
 
 def test_X4_momentum_is_remembered() -> None:
-    plan = orn.plan(regression(), "momentum", batch_size=50, momentum=0.3)
-    optimiser, K = plan.as_optax(), plan.gain.dense(3)
+    plan = orn.plan(regression(), "momentum", batch_size=50, momentum=0.7)
+    optimiser, K = orn.as_optax(plan), plan.gain.dense(3)
     gradients = np.random.default_rng(0).normal(size=(3, 3))
     state, velocity = optimiser.init({"coef": jnp.zeros(3)}), np.zeros(3)
     for g in gradients:
@@ -152,12 +152,25 @@ def test_X4_momentum_is_remembered() -> None:
         np.testing.assert_allclose(updates["coef"], velocity, rtol=1e-12)
 
 
+@pytest.mark.parametrize("momentum", [0.0, 0.5, 0.9])
+def test_X4_momentum_is_what_optax_means_by_it(momentum: float) -> None:
+    """The updates are those of ``optax.sgd`` for the preconditioned gradients."""
+    plan = orn.plan(regression(), "momentum", batch_size=50, momentum=momentum)
+    ours, theirs = orn.as_optax(plan), optax.sgd(1.0, momentum=momentum)
+    zeros, K = {"coef": jnp.zeros(3)}, plan.gain.dense(3)
+    state, other = ours.init(zeros), theirs.init(zeros)
+    for g in np.random.default_rng(0).normal(size=(20, 3)):
+        updates, state = ours.update({"coef": jnp.asarray(g)}, state)
+        expected, other = theirs.update({"coef": jnp.asarray(K @ g)}, other)
+        np.testing.assert_allclose(updates["coef"], expected["coef"], rtol=1e-12)
+
+
 def test_the_same_key_gives_the_same_noise_in_the_gradients_precision() -> None:
     plan = orn.plan(regression(), "sgld", batch_size=50)
     zeros = {"coef": jnp.zeros(3, jnp.float32)}
     made = []
     for key in (1, jax.random.key(1), 2):
-        optimiser = plan.as_optax(key)
+        optimiser = orn.as_optax(plan, key)
         state = optimiser.init(zeros)
         first, state = optimiser.update(zeros, state)
         second, _ = optimiser.update(zeros, state)
@@ -170,7 +183,7 @@ def test_the_same_key_gives_the_same_noise_in_the_gradients_precision() -> None:
 
 def test_a_decreasing_step_is_followed() -> None:
     plan = orn.plan(regression(), "sgld", batch_size=50, decay=0.5, decay_steps=3.0)
-    optimiser = plan.as_optax()
+    optimiser = orn.as_optax(plan)
     state = optimiser.init({"coef": jnp.zeros(3)})
     g = {"coef": jnp.ones(3)}
     zeros = {"coef": jnp.zeros(3)}
@@ -193,14 +206,14 @@ def plain(post: orn.Posterior, **options: Any) -> orn.Plan:
 def test_the_right_loss_is_accepted() -> None:
     post = regression()
     mine = plain(post)
-    assert mine.as_optax(loss=lambda p: loss(p, post.data["x"], post.data["y"], 600))
+    assert orn.as_optax(mine, loss=lambda p: loss(p, post.data["x"], post.data["y"], 600))
     for other in (zoo()["softmax"], zoo()["poisson"]):
         data = jax.tree.map(jnp.asarray, other.data)
 
         def own(params: Any, post: orn.Posterior = other, data: Any = data) -> Any:
             return post.loss(params, data)
 
-        assert plain(other).as_optax(loss=own)
+        assert orn.as_optax(plain(other), loss=own)
 
 
 WRONG: list[tuple[Callable[[Any, Any, Any], Any], str]] = [
@@ -217,25 +230,26 @@ def test_a_wrong_loss_is_found_out(mistaken: Any, message: str) -> None:
     post = regression(prior_precision=30.0) if "prior" in message else regression()
     x, y = post.data["x"], post.data["y"]
     with pytest.raises(orn.InputError, match=message):
-        plain(post).as_optax(loss=lambda params: mistaken(params, x, y))
+        orn.as_optax(plain(post), loss=lambda params: mistaken(params, x, y))
 
 
 def test_refusals() -> None:
     post = regression()
-    cases: list[tuple[orn.Plan, str]] = [
+    cases: list[tuple[Any, str]] = [
         (orn.plan(post), r"control_variates=False"),
         (orn.plan(post, "laplace"), r"'laplace' makes no steps of SGD"),
         (orn.plan(post, "sgfs", estimate="running"), r"rows' own gradients.*ornstein\.kernel"),
         (orn.plan(post, "averaged"), r"means of iterates.*ornstein\.kernel"),
+        ("exact", r"plan must be made by ornstein\.plan, found str"),
     ]
     for made, message in cases:
         with pytest.raises(orn.InputError, match=message):
-            made.as_optax()
-    optimiser = plain(post).as_optax()
+            orn.as_optax(made)
+    optimiser = orn.as_optax(plain(post))
     with pytest.raises(orn.InputError, match=r"params does not fit.*\(3,\).*found.*\(2,\)"):
         optimiser.init({"coef": jnp.zeros(2)})
     state = optimiser.init({"coef": jnp.zeros(3)})
     with pytest.raises(orn.InputError, match=r"updates does not fit"):
         optimiser.update(jnp.zeros(3), state)
     with pytest.raises(orn.InputError, match="key must be"):
-        plain(post).as_optax(key="a")  # type: ignore[arg-type]
+        orn.as_optax(plain(post), key="a")  # type: ignore[arg-type]

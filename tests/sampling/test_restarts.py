@@ -9,7 +9,7 @@ import pytest
 
 import ornstein as orn
 from ornstein.sampling.restarts import MOST, easier
-from ornstein.sampling.runs import Settings, Status
+from ornstein.sampling.settings import Settings, Status
 from support.montecarlo import assert_covariance
 from support.problems import regression
 

@@ -104,10 +104,10 @@ def test_X1_singular_noise_is_unstable_never_wrong(p: Problem) -> None:
 @theory_settings
 @given(p=problems())
 def test_X2_makes_T2_the_posterior(rho: float, p: Problem) -> None:
-    K, Q, momentum = exact(p.hessian, p.batch_noise_cov, p.num_data, rho)
+    K, Q, friction = exact(p.hessian, p.batch_noise_cov, p.num_data, rho)
     cov = finite_step_covariance(K, p.hessian, p.batch_noise_cov, Q)
     assert mismatch(cov, p.posterior_cov) < 1e3 * EPS * p.condition**1.5
-    assert momentum == 1
+    assert friction == 1
 
 
 @pytest.mark.parametrize("rho", RHOS[1:])

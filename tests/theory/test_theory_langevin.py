@@ -7,8 +7,6 @@ from hypothesis import strategies as st
 
 from ornstein.theory import (
     Decay,
-    averaged_covariance,
-    chain_covariance,
     decreasing_covariance,
     finite_step_covariance,
     momentum_covariance,
@@ -49,8 +47,8 @@ def test_X4_sghmc_is_exact_for_every_structure(p: Problem, mu: float, share: flo
     A, C_S, N = p.hessian, p.batch_noise_cov, p.num_data
     for unit in shapes(p):
         step = share * sghmc_step_limit(A, C_S, N, unit, mu)
-        K, Q, momentum = sghmc(A, C_S, N, step * unit, mu)
-        assert momentum == mu
+        K, Q, friction = sghmc(A, C_S, N, step * unit, mu)
+        assert friction == mu
         assert np.linalg.eigvalsh(dense(Q, p.dim)).min() > 0
         cov = momentum_covariance(dense(K, p.dim), A, C_S, mu, dense(Q, p.dim))
         assert mismatch(cov, p.posterior_cov) < 1e-6
@@ -117,14 +115,3 @@ def test_R8_decreasing_steps_follow_the_recursion() -> None:
 def test_R8_decreasing_steps_are_nan_where_unstable() -> None:
     one = np.eye(1)
     assert np.isnan(decreasing_covariance(3 * one, one, one, one, Decay(0.5, 10.0), 0, 10)).all()
-
-
-def test_T2_X4_X5_one_function_for_what_a_chain_keeps() -> None:
-    K, A, C_S, Q = 0.1 * np.eye(2), np.diag([1.0, 3.0]), np.eye(2), 0.01 * np.eye(2)
-    assert np.array_equal(chain_covariance(K, A, C_S, Q), finite_step_covariance(K, A, C_S, Q))
-    assert np.array_equal(
-        chain_covariance(K, A, C_S, Q, momentum=0.4), momentum_covariance(K, A, C_S, 0.4, Q)
-    )
-    assert np.array_equal(
-        chain_covariance(K, A, C_S, Q, window=9), averaged_covariance(K, A, C_S, 9, Q)
-    )

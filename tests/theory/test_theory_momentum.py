@@ -15,6 +15,7 @@ from ornstein.theory import (
     ou_covariance,
     phase_space_covariance,
     relaxation_steps,
+    stability_limit,
     within_limits,
 )
 from support.strategies import EPS, Matrix, Problem, close, mismatch, problems, theory_settings
@@ -36,8 +37,8 @@ def joint_covariance(p: Problem, gain: Matrix, mu: float) -> Matrix:
 @theory_settings
 @given(p=problems(max_log_cond=3.0))
 def test_X4_makes_the_position_the_posterior(mu: float, p: Problem) -> None:
-    K, Q, momentum = momentum_sgd(p.hessian, p.batch_noise_cov, p.num_data, mu)
-    assert (Q, momentum) == (None, mu)
+    K, Q, friction = momentum_sgd(p.hessian, p.batch_noise_cov, p.num_data, mu)
+    assert (Q, friction) == (None, mu)
     assert is_stable(K, p.hessian, mu)
     cov = momentum_covariance(K, p.hessian, p.batch_noise_cov, mu)
     slowest = p.num_data * p.condition**2 / p.batch_size
@@ -97,13 +98,14 @@ def test_X4_limit_of_stability(mu: float, p: Problem) -> None:
 @pytest.mark.parametrize("mu", [1.0, 0.4, 1.5])
 def test_X4_limits_of_rates(mu: float) -> None:
     limit = 2 * (2 - mu)
-    assert within_limits(np.array([1e-9, 0.999 * limit]), mu)
+    assert stability_limit(mu) == limit
+    assert within_limits(np.array([1e-9, 0.999 * limit]), limit)
     for rate in (0.0, -0.1, limit, np.nan):
-        assert not within_limits(np.array([0.1, rate]), mu)
+        assert not within_limits(np.array([0.1, rate]), limit)
 
 
 @pytest.mark.parametrize("mu", [0.0, -0.1, 2.0])
-def test_X4_momentum_outside_its_range_is_unstable(mu: float) -> None:
+def test_X4_friction_outside_its_range_is_unstable(mu: float) -> None:
     K, A = 0.01 * np.eye(2), np.eye(2)
     assert not is_stable(K, A, mu)
     assert np.all(np.isnan(momentum_covariance(K, A, A, mu)))

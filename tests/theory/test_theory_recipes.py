@@ -166,7 +166,7 @@ def test_R1_R2_R3_R4_scale_with_batch_and_data(recipe: Callable[[Matrix, int], R
     base, larger = recipe(C, 1000), recipe(C / 5, 3000)
     np.testing.assert_allclose(larger.gain, 5 / 3 * base.gain, rtol=1e-12)
     assert base.injected_cov is None
-    assert base.momentum == 1
+    assert base.friction == 1
 
 
 def test_R1_R2_R3_R4_coincide_for_isotropic_noise() -> None:

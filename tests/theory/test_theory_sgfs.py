@@ -60,7 +60,7 @@ def test_R5_extra_noise_makes_up_for_missing_gradient_noise(p: Problem, eps: flo
 def test_R5_formulas(p: Problem, eps: float) -> None:
     """``H (eps C/S + E E') = 2/N I``, ``K = eps H``, ``Q = eps H E E' H``."""
     extra = p.singular_cov
-    K, Q, momentum = sgfs_full(p.batch_noise_cov, p.num_data, eps, extra)
+    K, Q, friction = sgfs_full(p.batch_noise_cov, p.num_data, eps, extra)
     H = K / eps
     product = p.num_data / 2 * H @ (eps * p.noise_cov / p.batch_size + extra)
     plain = product * p.units[:, None] / p.units
@@ -68,7 +68,7 @@ def test_R5_formulas(p: Problem, eps: float) -> None:
     expected = eps * H @ extra @ H
     scale = np.sqrt(np.outer(np.diag(expected), np.diag(expected)))
     assert np.all(np.abs(dense(Q, p.dim) - expected) <= 1e-9 * scale)
-    assert momentum == 1
+    assert friction == 1
 
 
 @theory_settings
@@ -184,10 +184,10 @@ def test_R7_bounds_a_direction_without_noise() -> None:
 
 def test_R8_formulas() -> None:
     """``K = (eps N / 2) I``, ``Q = eps I``."""
-    K, Q, momentum = sgld(num_data=200, step_size=1e-3)
+    K, Q, friction = sgld(num_data=200, step_size=1e-3)
     assert Q is not None
     assert K.ndim == Q.ndim == 0
-    assert (float(K), float(Q), momentum) == (0.1, 1e-3, 1.0)
+    assert (float(K), float(Q), friction) == (0.1, 1e-3, 1.0)
 
 
 @theory_settings

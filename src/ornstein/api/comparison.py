@@ -20,7 +20,7 @@ from ornstein.planning.plans import Plan
 from ornstein.results.comparison import Comparison, Entry
 from ornstein.results.measure import kl_error, measured_kl, min_ess
 from ornstein.results.result import Result
-from ornstein.theory import modes, relaxation_steps
+from ornstein.theory import modes
 
 _MOST_ROWS = 6e9  # row visits of all chains together; beyond, a run is cut short
 _FEWEST_DRAWS = 250  # a chain, of a run that is cut short
@@ -222,9 +222,9 @@ def affordable(plan: Plan, draws: int, chains: int) -> tuple[dict[str, Any], str
     if most >= _FEWEST_DRAWS:
         return {"draws": int(most), "chains": chains}, ""
     short = _MOST_ROWS / (2 * _MANY_CHAINS * plan.batch_size * row)
-    steps = max(plan.window, 100, min(_SHORT_RUN, int(short)))
+    steps = max(plan.rule.min_thin, 100, min(_SHORT_RUN, int(short)))
     rates = modes(plan.gain.dense(plan.dim), as_matrix(plan.geometry.hessian)).rates
-    slow = relaxation_steps(rates, plan.momentum)
+    slow = plan.rule.relaxation_steps(rates)
     relaxed = int(np.sum(_RELAXED * slow <= steps))
     note = (
         f"the slowest direction needs {plan.relaxation_steps:.2g} steps: {_MANY_CHAINS:,} chains "

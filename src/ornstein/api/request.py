@@ -13,10 +13,10 @@ from ornstein.linalg.operators import as_matrix
 from ornstein.models.posterior import Posterior
 from ornstein.planning.methods import find
 from ornstein.planning.plans import Plan
-from ornstein.planning.prediction import predict_decreasing
+from ornstein.planning.prediction import for_run
 from ornstein.results.measure import measured_kl, min_ess
 from ornstein.sampling.restarts import MOST, easier
-from ornstein.sampling.runs import Goal, Settings, Status
+from ornstein.sampling.settings import Goal, Settings, Status
 
 _MOST_NUMBERS = 2**28  # kept by a run whose length is not given: 2 GiB
 _LONG = "longer strides never end; a plan that asks for one does not mix"
@@ -50,7 +50,7 @@ class Asked:
                 "them out."
             )
         if draws == "auto":
-            if not plan.is_chain or plan.decay is not None:
+            if not plan.is_chain or not plan.rule.stationary:
                 raise InputError("draws='auto' is for chains with a constant step; give a number.")
             goal, draws = _goal(plan, self.chains, self.target_ess, self.target_kl_error)
         thin = plan.thin if self.thin is None else self.thin
@@ -68,7 +68,7 @@ class Asked:
         return as_run(plan, settings), settings, goal
 
     def again(self, start: Start, settings: Settings, status: Status) -> Start | None:
-        """How to start again after a divergence; None where that is not wanted, or no use."""
+        """How to start again after a divergence; None where not wanted, or of no help."""
         if status.kind != "diverged" or self.on_divergence == "stop" or not start.plan.is_chain:
             return None
         found = None
@@ -81,16 +81,15 @@ class Asked:
 
 
 def as_run(plan: Plan, settings: Settings) -> Plan:
-    """The plan for these settings: a decreasing step's prediction depends on the run's length."""
-    if settings.thin < plan.window:
+    """The plan for these settings: of some rules the prediction depends on the run's length."""
+    rule = plan.rule
+    if settings.thin < rule.min_thin:
+        why = "; ".join(f"{label} {text}" for label, text in rule.lines())
         raise InputError(
-            f"thin must be at least {plan.window}: a draw is the mean of {plan.window} iterates; "
-            f"found {settings.thin}. Plan with a smaller window to keep more draws."
+            f"thin must be at least {rule.min_thin}, the steps that a draw of this plan takes "
+            f"({why}); found {settings.thin}. Plan for shorter draws to keep more of them."
         )
-    if plan.decay is None:
-        return plan
-    steps = settings.warmup, settings.warmup + settings.draws * settings.thin
-    return predict_decreasing(plan, *steps)
+    return for_run(plan, settings.warmup, settings.warmup + settings.draws * settings.thin)
 
 
 def _goal(

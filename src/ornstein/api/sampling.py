@@ -31,8 +31,8 @@ from ornstein.planning.planner import plan as make_plan
 from ornstein.planning.plans import Plan
 from ornstein.results.result import Result
 from ornstein.sampling.engines import ENGINES
-from ornstein.sampling.runner import run
-from ornstein.sampling.runs import (
+from ornstein.sampling.run import run_chains
+from ornstein.sampling.settings import (
     Goal,
     OpenProgress,
     Run,
@@ -279,7 +279,9 @@ def _run(
     attempt = len(start.restarts)
     if plan.is_chain:
         fresh = key if attempt == 0 else jax.random.fold_in(key, _FRESH + attempt)
-        return run(start.post, plan, fresh, settings, shown, goal, checkpoint=folder, mesh=mesh)
+        return run_chains(
+            start.post, plan, fresh, settings, shown, goal, checkpoint=folder, mesh=mesh
+        )
     ended = None if folder is None else folder.ended()
     if ended is not None and isinstance(ended.get("flat"), np.ndarray):
         return from_record(ended["flat"], ended)
@@ -313,7 +315,7 @@ def _rounds(key: Array, chains: int, dtype: str, progress: bool | None, mesh: Me
         fresh = jax.random.fold_in(keys, number)
         if plan.is_chain:
             planned = as_run(plan, settings)
-            done = run(post, planned, fresh, settings, shown, starts=last, mesh=mesh)
+            done = run_chains(post, planned, fresh, settings, shown, starts=last, mesh=mesh)
         else:
             done = ENGINES[plan.engine](post, plan, fresh, settings, shown)
         if done.status.kind == "interrupted":

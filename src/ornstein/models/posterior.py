@@ -244,7 +244,7 @@ class Posterior:
     def loss(self, params: PyTree, rows: PyTree) -> Array:
         """Mean over rows of ``-log p(x_n | theta)``, less ``(1/N) log p(theta)``.
 
-        What a loop with :meth:`ornstein.Plan.as_optax` descends; ``rows`` are some of ``data``.
+        What a loop with :func:`ornstein.as_optax` descends; ``rows`` are some of ``data``.
         """
         flat = self.layout.vector(params)
         hyper = cast(self.hyper, flat.dtype)

@@ -18,12 +18,11 @@ _FACTORED_SHARE = 0.4  # of a step's noise; the default batches make about a qua
 
 
 def refuse_unstable(
-    method: Method, modes: theory.Modes, mu: float, A: Vector, labels: tuple[str, ...]
+    method: Method, modes: theory.Modes, limit: float, A: Vector, labels: tuple[str, ...]
 ) -> None:
     """Raise if T2 says the chain would diverge, naming the directions and the remedy."""
     rates, basis = modes
-    limit = 2 * (2 - mu)
-    if theory.within_limits(rates, mu):
+    if theory.within_limits(rates, limit):
         return
     if rates.ndim == 2:  # a batch of 1 x 1 problems
         rates, basis = rates[:, 0], np.diag(basis[:, 0, 0])

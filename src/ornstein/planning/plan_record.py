@@ -19,12 +19,14 @@ from ornstein.linalg.bases import ClassBasis, KroneckerBasis
 from ornstein.linalg.operators import AlongBasis, Dense, Diagonal
 from ornstein.models.posterior import Posterior
 from ornstein.planning.plans import Plan
-from ornstein.theory import Decay, Spectrum
+from ornstein.planning.rules import Rule
+from ornstein.planning.rules import from_record as rule_from_record
+from ornstein.theory import Spectrum
 
 _TYPES: Mapping[str, type[Any]] = {
     kind.__name__: kind
     for kind in (
-        *(Plan, Batches, Geometry, Factors, Spectrum, Anchor, Decay),
+        *(Plan, Batches, Geometry, Factors, Spectrum, Anchor),
         *(Diagonal, Dense, AlongBasis, KroneckerBasis, ClassBasis),
     )
 }
@@ -79,6 +81,9 @@ class _Writer:
             return {"type": "array", "value": np.asarray(value)}
         if isinstance(value, Mapping):
             return {"type": "dict", "value": {name: self.value(v) for name, v in value.items()}}
+        if isinstance(value, Rule):
+            record = value.record()
+            return {"type": "rule", "value": {name: self.value(v) for name, v in record.items()}}
         kind = type(value).__name__
         if _TYPES.get(kind) is type(value):
             return {
@@ -88,7 +93,7 @@ class _Writer:
         if isinstance(value, list | tuple):
             kind = "list" if isinstance(value, list) else "tuple"
             return {"type": kind, "value": [self.value(v) for v in value]}
-        raise TypeError(f"a checkpoint can not keep a plan that holds a {kind}")
+        raise TypeError(f"a checkpoint cannot keep a plan that holds a {kind}")
 
 
 class _Reader:
@@ -111,7 +116,10 @@ class _Reader:
             found = {name: self.value(v) for name, v in value.items()}
             if kind == "Plan":
                 found |= {name: getattr(self.post, name) for name in _GIVEN}
-            self.made.append(found if kind == "dict" else _TYPES[kind](**found))
+            if kind == "rule":
+                self.made.append(rule_from_record(found))
+            else:
+                self.made.append(found if kind == "dict" else _TYPES[kind](**found))
 
     def value(self, value: Any) -> Any:
         return self.made[value["part"]] if isinstance(value, dict) else value

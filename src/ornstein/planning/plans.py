@@ -1,27 +1,23 @@
 """The plan: how to run a chain so that its iterates are posterior draws, and how good they are."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import jax
 import numpy as np
-import optax
 
-from ornstein import theory
-from ornstein._base.checks import random_key
 from ornstein._base.errors import InputError
 from ornstein._base.trees import Layout
-from ornstein._base.types import Key, PyTree, Vector
+from ornstein._base.types import Vector
 from ornstein.curvature.control_variates import Anchor
 from ornstein.curvature.estimation import Geometry
 from ornstein.data.batches import Batches
 from ornstein.linalg.bases import ClassBasis, KroneckerBasis
 from ornstein.linalg.operators import AlongBasis, Dense, Diagonal, Operator, as_matrix
 from ornstein.models.contract import Model
-from ornstein.planning.transform import check_loss, transformation
-from ornstein.theory import Decay
+from ornstein.planning.rules import LinearChain, Rule
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -38,14 +34,10 @@ class Plan:
         How minibatches are drawn.
     engine, options
         What makes the draws, a ``chain`` or another engine, and the method's own options.
-    gain, injected_cov, momentum
-        ``K``, ``Q`` (None: no injected noise) and ``mu`` (1: no momentum) of the update.
-    window
-        Successive iterates whose mean is one draw (X5); 1: iterates themselves.
-    decay
-        How the step decreases; None: it is constant.
-    running
-        ``(step size, E E')`` where C is estimated on the way (SGFS); None: it is the optimum's.
+    gain, injected_cov
+        ``K`` and ``Q`` of the update (None: no injected noise).
+    rule
+        What a step does with them: first order, momentum, decreasing and so on.
     geometry
         A and C at the optimum.
     anchor
@@ -56,15 +48,15 @@ class Plan:
         A name for every parameter, how the parameters lie in a flat vector, and the model the plan
         was made for.
     predicted
-        Covariance of the draws by T2 (X4 with momentum, X5 averaged, X7 under an epoch loader), as
-        an operator.
+        Covariance of the draws (T2, or what the rule predicts; X7 under an epoch loader), as an
+        operator.
     predicted_cov
         The same as an array: (D, D), or the variances (D,) where only diagonals or
         factors are known.
     predicted_trace
         Sum of the draws' variances; with ``center`` it gives :attr:`mean_square`.
     limit_cov
-        The same as steps vanish (T1).
+        The same in the small-step limit (T1).
     predicted_kl
         T3's divergence of that covariance from the posterior, in nats.
     predicted_kl_ou
@@ -88,10 +80,7 @@ class Plan:
     options: Mapping[str, Any]
     gain: Operator
     injected_cov: Operator | None
-    momentum: float
-    window: int
-    decay: Decay | None
-    running: tuple[float, Vector] | None
+    rule: Rule
     geometry: Geometry
     anchor: Anchor | None
     noise_share: float
@@ -182,17 +171,6 @@ class Plan:
         return (inverse @ C @ inverse if A.ndim == 2 else inverse * C * inverse) / N
 
     @property
-    def rule(self) -> tuple[str, PyTree]:
-        """Name of the kernel whose steps are made, and its constants beside gain and noise."""
-        if self.running is not None:
-            return "fisher", self.running
-        if self.decay is not None:
-            return "decreasing", tuple(np.asarray(value, float) for value in self.decay)
-        if self.momentum < 1:
-            return "momentum", np.asarray(self.momentum)
-        return "first_order", ()
-
-    @property
     def is_chain(self) -> bool:
         """Whether draws are iterates of SGD, rather than those of another engine."""
         return self.engine == "chain"
@@ -211,67 +189,10 @@ class Plan:
         self.refuse_matrices("covariance_given")
         K, A = self.gain.dense(self.dim), as_matrix(self.geometry.hessian)
         Q = None if self.injected_cov is None else self.injected_cov.dense(self.dim)
-        return theory.chain_covariance(K, A, batch_noise_cov, Q, self.momentum, self.window)
-
-    def as_optax(
-        self, key: Key = 0, loss: Callable[[PyTree], Any] | None = None
-    ) -> optax.GradientTransformation:
-        """The update as an optax transformation: a training loop with it becomes the sampler.
-
-        The loop must give the gradient, over ``batch_size`` rows drawn at random at every step, of
-
-            mean over the batch of ``-log p(x_n | theta)``, less ``(1/N) log p(theta)``.
-
-        Nothing is scaled here. With an epoch loader's batches the draws come out too narrow (X7),
-        unless the plan was made for one (``batches="epochs"``).
-
-        Parameters
-        ----------
-        key
-            Of the injected noise; it is kept in the state. One for each chain.
-        loss
-            ``params -> loss`` of the loop, over all rows: its slope and curvature at the optimum
-            are compared with the plan's, so that a sum in place of a mean, or a prior left out, is
-            found before the run.
-
-        Raises
-        ------
-        InputError
-            Where the update needs more than a gradient: control variates, a running estimate of
-            the noise, means of iterates; or where ``loss`` is not the posterior's.
-
-        Examples
-        --------
-        >>> import jax.numpy as jnp
-        >>> import ornstein as orn
-        >>> X = np.linspace(-1, 1, 200)[:, None]
-        >>> post = orn.models.linear(X, np.sin(X[:, 0]))
-        >>> plan = orn.plan(post, batch_size=20, control_variates=False)
-        >>> optimiser = plan.as_optax(key=1, loss=lambda params: post.loss(params, post.data))
-        >>> params = {"coef": jnp.zeros(1)}
-        >>> state = optimiser.init(params)
-        >>> updates, state = optimiser.update({"coef": jnp.ones(1)}, state)
-        >>> updates["coef"].shape
-        (1,)
-        """
-        if not self.is_chain:
-            raise InputError(f"method={self.method!r} makes no steps of SGD; use method='exact'.")
-        if self.control_variates:
-            raise InputError(
-                "the plan anchors its gradients at the optimum, which a loop of plain gradients "
-                "does not. Plan with control_variates=False, or use ornstein.kernel."
-            )
-        if self.running is not None or self.window > 1:
-            needs = "the rows' own gradients" if self.running is not None else "means of iterates"
-            raise InputError(f"the plan needs {needs}, beyond optax: use ornstein.kernel.")
-        if loss is not None:
-            check_loss(loss, self.layout, self.geometry)
-        rule, constants = self.rule
-        gain, cov = self.gain, self.injected_cov
-        return transformation(self.layout, rule, constants, gain, cov, random_key(key))
+        return self.rule.covariance(LinearChain(K, A, batch_noise_cov, Q))
 
     def segment_draws(self, thin: int) -> int:
-        """Kept draws to make on one reading order of the rows, at most."""
+        """Kept draws to make on one permutation of the rows, at most."""
         return self.batches.segment_draws(thin, self.relaxation_steps, self.noise_share)
 
     def to_json(self) -> str:
@@ -283,13 +204,12 @@ class Plan:
             "structure": self.structure,
             "equation": self.equation,
             "target": self.target,
-            "options": {name: _plain(value) for name, value in self.options.items()},
+            "options": _plain(self.options),
             "rows": self.num_data,
             "batch_size": self.batch_size,
             "batches": self.batches.scheme,
             "control_variates": self.control_variates,
-            "momentum": self.momentum,
-            "window": self.window,
+            "rule": _plain(self.rule.record()),
             "predicted_kl": self.predicted_kl,
             "predicted_kl_ou": self.predicted_kl_ou,
             "relaxation_steps": self.relaxation_steps,
@@ -320,7 +240,7 @@ class Plan:
             ("method", f"{self.method}, {self._form} ({self.equation})"),
             ("target", self.target),
             ("rows, parameters", f"{N:,}, {self.dim:,}"),
-            ("memory", f"{self.memory / 2**20:,.1f} MiB of matrices and vectors"),
+            ("memory", f"{_size(self.memory)} of matrices and vectors"),
         ]
         if not self.is_chain:
             given = ", ".join(f"{name} {_shown(value)}" for name, value in self.options.items())
@@ -335,10 +255,11 @@ class Plan:
                 ("batch", f"{S:,} rows, {self.batches.scheme}"),
                 ("gradients", "control variates (X9)" if self.control_variates else "plain"),
                 ("injected noise", injected),
-                *self._extras(),
+                *self.rule.lines(),
                 (
                     "predicted KL",
-                    f"{self.predicted_kl:.4f} nats ({self.predicted_kl_ou:.4f} as steps vanish)",
+                    f"{self.predicted_kl:.4f} nats ({self.predicted_kl_ou:.4f} in the small-step "
+                    "limit)",
                 ),
                 ("relaxation", f"{self.relaxation_steps:,.1f} steps in the slowest direction"),
                 ("stability margin", f"{self.stability_margin:.3f} of 1"),
@@ -355,23 +276,20 @@ class Plan:
     def _form(self) -> str:
         return f"{self.structure} gain" if self.is_chain else self.structure
 
-    def _extras(self) -> list[tuple[str, str]]:
-        lines = []
-        if self.momentum < 1:
-            lines.append(("momentum", f"friction {self.momentum:g}"))
-        if self.window > 1:
-            lines.append(("averaging", f"a draw is the mean of {self.window:,} iterates"))
-        if self.decay is not None:
-            power, steps = self.decay
-            lines.append(("step", f"falls as (1 + t / {steps:,.0f})^-{power:g}"))
-        if self.running is not None:
-            lines.append(("noise covariance", "estimated on the way"))
-        return lines
-
 
 def _plain(value: Any) -> Any:
     """What JSON knows."""
+    if isinstance(value, Mapping):
+        return {name: _plain(part) for name, part in value.items()}
+    if isinstance(value, Rule):
+        return _plain(value.record())
     return np.asarray(value).tolist() if isinstance(value, np.ndarray | np.generic) else value
+
+
+def _size(count: int) -> str:
+    """Bytes in the largest unit of which there is one."""
+    unit = next((n for n in (3, 2) if count >= 1024**n), 1)
+    return f"{count / 1024**unit:,.1f} {('KiB', 'MiB', 'GiB')[unit - 1]}"
 
 
 def _shown(value: Any) -> str:

@@ -19,19 +19,12 @@ from ornstein.models.posterior import Posterior
 from ornstein.planning import plan_checks as checks
 from ornstein.planning.methods import Method, Setting, Tuned
 from ornstein.planning.plans import Plan
-from ornstein.planning.prediction import (
-    as_problem,
-    flat,
-    foresee,
-    predict,
-    predict_decreasing,
-    small_steps,
-)
+from ornstein.planning.prediction import flat, for_run, foresee, linear_chain
 
 _WARMUP = 7  # relaxation times; an over-dispersed start's excess variance is down to e^-14
 _DRAWS = 1000
-_MANY_PARAMETERS_DRAWS = 200  # where steps are dear
-_WORTH_ARRANGING = 2  # passes over the rows that a reading order must serve to be worth making
+_MANY_PARAMETERS_DRAWS = 200  # where steps are expensive
+_WORTH_ARRANGING = 2  # passes over the rows that a permutation must serve to be worth making
 
 
 class Task(NamedTuple):
@@ -80,7 +73,7 @@ def _tune(task: Task, batches: Batches, anchored: Anchor | None) -> Plan:
         factors = replace(factors, noise_cov=factors.diagonal(noise_cov))
     setting = Setting(
         known.hessian,
-        noise_cov * factor,
+        noise_cov,
         factor,
         N,
         batches.batch_size,
@@ -91,20 +84,20 @@ def _tune(task: Task, batches: Batches, anchored: Anchor | None) -> Plan:
     if anchored is not None and tuned.injected_cov is None:
         raise InputError(
             "control_variates leave no noise at the optimum, and without injected noise the chain "
-            "would come to rest. Use options that inject some (rho=1 for exact), or "
+            "would stop moving. Use options that inject some (rho=1 for exact), or "
             "control_variates=False."
         )
     if known.in_factors:
         return _foreseen(task, batches, anchored, setting, tuned)
-    K, A, C_S, Q = as_problem(tuned, setting)
-    mu = tuned.momentum
+    chain, rule = linear_chain(tuned, setting), tuned.rule
+    K, A, C_S, Q = chain
     modes = theory.modes(K, A)
-    checks.refuse_unstable(method, modes, mu, A, labels)
-    relaxation = float(np.max(theory.relaxation_steps(modes.rates, mu)))
+    checks.refuse_unstable(method, modes, rule.stability_limit, A, labels)
+    relaxation = float(np.max(rule.relaxation_steps(modes.rates)))
     checks.refuse_endless(relaxation)
-    thin = max(_stride(relaxation, batches), tuned.window)
-    cov = predict(tuned, batches, K, A, C_S, Q)
-    limit = small_steps(tuned, K, A, C_S, Q)
+    thin = max(_stride(relaxation, batches), rule.min_thin)
+    cov = rule.covariance_under(batches, chain)
+    limit = rule.small_step_covariance(chain)
     kl = theory.posterior_kl(cov, A, N)
     made = Plan(
         **_common(task, batches, setting, tuned),
@@ -114,7 +107,7 @@ def _tune(task: Task, batches: Batches, anchored: Anchor | None) -> Plan:
         predicted_kl=kl,
         predicted_kl_ou=theory.posterior_kl(limit, A, N),
         relaxation_steps=relaxation,
-        stability_margin=float(1 - modes.rates.max() / (2 * (2 - mu))),
+        stability_margin=float(1 - modes.rates.max() / rule.stability_limit),
         warmup=_WARMUP * thin,
         thin=thin,
         draws=_DRAWS,
@@ -122,9 +115,7 @@ def _tune(task: Task, batches: Batches, anchored: Anchor | None) -> Plan:
             checks.warnings(method, structure, batches, known, anchored, labels, kl, relaxation)
         ),
     )
-    if made.decay is None:
-        return made
-    return predict_decreasing(made, made.warmup, made.warmup + made.draws * made.thin)
+    return for_run(made, made.warmup, made.warmup + made.draws * made.thin)
 
 
 def _foreseen(
@@ -150,7 +141,7 @@ def _foreseen(
     ends = np.array([min(ahead.slowest, float(np.min(K * a))), ahead.fastest])
     relaxation = float(np.max(theory.relaxation_steps(ends)))
     checks.refuse_endless(relaxation)
-    thin = max(_stride(relaxation, batches), tuned.window)
+    thin = max(_stride(relaxation, batches), tuned.rule.min_thin)
     own = K**2 * factors.noise_cov * batches.noise_factor
     injected = np.zeros_like(a) if tuned.injected_cov is None else tuned.injected_cov
     share = float(np.max(own / (own + injected)))
@@ -209,18 +200,18 @@ def _stride(relaxation: float, batches: Batches) -> int:
 
 
 def fit(task: Task, batch_size: int | None, anchored: bool) -> Plan:
-    """The plan of a method that is no chain of SGD: what its draws are expected to be."""
+    """The plan of a method that is not a chain of SGD: what its draws are expected to be."""
     method, structure, options, known, post = task
     N = known.num_data
     S = batch_size or _default_batch_size(task, None)
     batches = Batches("independent", N, S)
     factor = batches.noise_factor
     factors = known.factors
-    setting = Setting(known.hessian, known.noise_cov * factor, factor, N, S, factors=factors)
+    setting = Setting(known.hessian, known.noise_cov, factor, N, S, factors=factors)
     tuned = method.tune(structure, setting, options)
     if method.control_variates is not None:
         task = task._replace(options={**options, "control_variates": anchored})
-    K, A, _, Q = as_problem(tuned, setting)
+    K, A, _, Q = linear_chain(tuned, setting)
     labels = tuple(post.labels)
     checks.refuse_not_convex(A)
     cov = Q if Q is not None else K / N
@@ -260,10 +251,7 @@ def _common(task: Task, batches: Batches, setting: Setting, tuned: Tuned) -> dic
         "options": MappingProxyType(options),
         "gain": setting.operator(tuned.gain),
         "injected_cov": None if injected is None else setting.operator(injected),
-        "momentum": tuned.momentum,
-        "window": tuned.window,
-        "decay": tuned.decay,
-        "running": tuned.running,
+        "rule": tuned.rule,
         "geometry": known,
         "labels": tuple(post.labels),
         "layout": post.layout,

@@ -21,7 +21,7 @@ from ornstein.planning.plans import Plan
 from ornstein.results.arviz import arviz_module
 from ornstein.results.diagnosis import Diagnosis, diagnose
 from ornstein.results.measure import MeasuredKL, measured_kl
-from ornstein.sampling.runs import Settings, Status
+from ornstein.sampling.settings import Settings, Status
 from ornstein.storage.folders import Writer, write_folder
 
 if TYPE_CHECKING:

@@ -1,4 +1,15 @@
-"""Motion: the compiled loop, threads and meshes that run it, and engines that are no chains.
+"""Motion: the compiled loop, the executors that run it on threads and meshes, and other engines.
 
-Begin with ``runner``, which runs a plan from start to end.
+Follow one step of ``ornstein.sample``, seven files in all:
+
+1. ``api/sampling.py``: ``sample`` plans and runs, restarts and checkpoints included;
+2. ``planning/planner.py``: ``plan`` decides on gain, noise, rule and batches;
+3. ``sampling/run.py``: ``run_chains`` lays the rows out and begins the chains;
+4. ``sampling/threads.py``: ``ThreadExecutor`` moves them by chunks of segments;
+5. ``sampling/loop.py``: ``advance``, the compiled scan, takes a batch and noise for every step;
+6. ``planning/rules/first_order.py``: ``step`` moves the position along the gradient;
+7. ``models/glm.py``: the minibatch gradient itself.
+
+``settings.py`` holds what goes into a run and what comes out; ``user_loop.py`` and
+``optax_loop.py`` are for custom loops.
 """

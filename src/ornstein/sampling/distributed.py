@@ -23,8 +23,8 @@ def initialize(
     """Join this process to the others of a run; call it before anything else, in all of them.
 
     Under Slurm, Open MPI, Kubernetes or on TPU pods JAX finds the arguments by itself. Processes on
-    CPUs speak by gloo. Every process then runs the same script with the same arguments: they plan
-    together, each passing over its own share of the rows, and each gets the whole result.
+    CPUs communicate by gloo. Every process then runs the same script with the same arguments: they
+    plan together, each reading its own share of the rows, and each gets the whole result.
 
     Parameters
     ----------
@@ -44,7 +44,7 @@ def initialize(
     try:
         jax.distributed.initialize(coordinator_address, num_processes, process_id, **options)
     except (RuntimeError, ValueError) as error:
-        raise InputError(f"the processes can not be joined: {error}") from error
+        raise InputError(f"the processes cannot be joined: {error}") from error
 
 
 def mesh(chains: int = 1) -> Mesh:
@@ -65,6 +65,6 @@ def mesh(chains: int = 1) -> Mesh:
     checks.whole("chains", chains, high=len(devices), why="the number of devices")
     if len(devices) % chains:
         raise InputError(
-            f"{len(devices)} devices can not be shared out evenly among chains={chains} groups."
+            f"{len(devices)} devices cannot be shared out evenly among chains={chains} groups."
         )
     return Mesh(devices.reshape(chains, -1), (CHAINS, ROWS))

@@ -1,7 +1,7 @@
-"""The compiled inner loop of one chain: segments of draws of steps.
+"""The compiled inner loop of one chain: segments of draws of steps, in whitened coordinates (X8).
 
-A *segment* is a few kept draws made on one reading order of the rows. A *draw* is ``thin`` steps,
-of which only the last iterate is kept. Random numbers are made in *blocks*, as many as stay in a
+A *segment* is a few kept draws made on one permutation of the rows. A *draw* is ``thin`` steps, of
+which only the last iterate is kept. Random numbers are made in *blocks*, as many as stay in a
 core's cache: for some whole draws, or for a part of one. They depend on the chain's key, the
 segment and the step alone.
 """
@@ -13,30 +13,35 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.experimental.xla_metadata import set_xla_metadata
 
+from ornstein._base.trees import cast, to_device
 from ornstein._base.types import Array, PyTree
 from ornstein.data.batches import Reader
-from ornstein.linalg.operators import Diagonal, Operator
+from ornstein.linalg.operators import BasisRoot, Dense, Diagonal, Factor, Operator, dim_of
 from ornstein.models.contract import LocalModel, Minibatch
-from ornstein.planning.kernels import Kernel, averaged, fisher, rules
-from ornstein.planning.kernels.contract import State
+from ornstein.planning.plans import Plan
+from ornstein.planning.rules import Inputs, Kernel, Rule
+from ornstein.planning.rules.contract import State
 
 ROWS = "rows"
 """The axis of a mesh along which the rows of a batch are spread."""
 
+IDENTITY = Diagonal(np.ones(()))
+"""The factor by which z is ``theta - center``."""
+
 _BULK = 2**15  # random numbers made at once,
 _ROWS_BULK = 2**17  # and where each row of a batch takes one
-_SMALL = 2**13  # bytes of a batch whose step one kernel makes faster than one for each operation
+_SMALL = 2**13  # bytes of a batch whose step one compiled kernel makes faster than many
 _NARROW = 32  # parameters of such steps
 _KERNEL = {"xla_cpu_small_call": "true", "inlineable": "false"}
 
 
 @dataclass(frozen=True)
 class Loop:
-    """What compiled code is keyed on.
+    """What compiled code is keyed on, beside the rule.
 
-    ``rule`` names the kernel, ``structure`` its gain's; a draw is the mean of ``window`` iterates.
     On a mesh, batches are shared by ``parts`` devices along its axis ``rows``.
     """
 
@@ -46,9 +51,6 @@ class Loop:
     thin: int
     segment_draws: int
     dtype: str
-    rule: str = "first_order"
-    structure: str = "dense"
-    window: int = 1
     parts: int = 0
 
     @property
@@ -71,27 +73,53 @@ class Loop:
             draws *= 2
         return draws * self.thin
 
-    @property
-    def small(self) -> bool:
+    def is_small(self, rule: Rule) -> bool:
         """Whether a step is so little work that calling its operations takes longer."""
         batches = self.reader.batches
         batch_bytes = batches.batch_size * (self.dim + 1) * jnp.dtype(self.dtype).itemsize
         contiguous = batches.scheme in ("windows", "epochs") and not self.parts
-        simple = self.model.plain_operations and self.rule != "fisher"
+        simple = self.model.plain_operations and rule.plain_operations
         return contiguous and simple and batch_bytes <= _SMALL and self.dim <= _NARROW
 
 
 class Problem(NamedTuple):
-    """Arrays of the loop, shared by all chains; ``constants`` are the kernel's own."""
+    """Arrays of the loop, shared by all chains."""
 
     rows: PyTree
     hyper: PyTree
-    noise_factor: Operator | None
-    constants: PyTree
+    noise_factor: Factor | None
+    rule: Rule
+
+    @classmethod
+    def of(cls, plan: Plan, factor: Factor, rows: PyTree, hyper: PyTree, dtype: Any) -> "Problem":
+        """The arrays for the coordinates z of ``theta = center + W z``, W the factor (X8)."""
+        rule = plan.rule.whitened(factor, plan.dim)
+        root = None if plan.injected_cov is None else root_along(factor, plan.injected_cov)
+        noise = rule.noise_factor(root)
+        return cls(
+            rows=to_device(rows),
+            hyper=to_device(cast(hyper, dtype)),
+            noise_factor=None if noise is None else to_device(noise.astype(dtype)),
+            rule=to_device(cast(rule, dtype)),
+        )
+
+
+def root_along(factor: Factor, cov: Operator) -> Factor:
+    """Factor of a covariance in the coordinates z, ``W^-1 R`` with ``R R'`` the covariance."""
+    root = cov.sqrt()
+    if factor is IDENTITY:
+        return root
+    diagonal = isinstance(factor, Diagonal) and isinstance(root, Diagonal)
+    if isinstance(factor, BasisRoot) and isinstance(root, BasisRoot):
+        diagonal = factor.basis is root.basis
+    if diagonal:
+        return Diagonal(np.asarray(root.array) / np.asarray(factor.array))
+    size = dim_of(root) or dim_of(factor)
+    return Dense(np.asarray(factor.solve(root.dense(size).T)).T)
 
 
 class Segments(NamedTuple):
-    """What distinguishes a chunk's segments: number, reading order, phase in the epoch.
+    """What distinguishes a chunk's segments: number, permutation, phase in the epoch.
 
     ``rows`` are those of every step where the host reads them.
     """
@@ -103,7 +131,7 @@ class Segments(NamedTuple):
 
 
 def build_kernel(loop: Loop, problem: Problem, gain: Operator | None = None) -> Kernel:
-    """The kernel in whitened coordinates, where the gain is the identity (X8), unless given."""
+    """The rule's kernel; in whitened coordinates the gain is the identity (X8), unless given."""
 
     def minibatch(batch: tuple[PyTree, Array | None]) -> Minibatch:
         batches = loop.reader.batches
@@ -122,12 +150,11 @@ def build_kernel(loop: Loop, problem: Problem, gain: Operator | None = None) -> 
         squares = jax.lax.psum(centred @ centred.T, ROWS)
         return gradient(z, batch), squares / (loop.parts * part.size - 1)
 
-    shape, noise, constants = (loop.dim, loop.dtype), problem.noise_factor, problem.constants
-    if loop.rule == "fisher":
-        return fisher.build(moments, *shape, loop.structure, noise, constants)
     gain = Diagonal(jnp.ones((), loop.dtype)) if gain is None else gain
-    plain = rules.build(loop.rule, gradient, *shape, gain, noise, constants)
-    return averaged.build(plain, loop.window, loop.thin) if loop.window > 1 else plain
+    noise = problem.noise_factor
+    return problem.rule.kernel(
+        Inputs(gradient, gain, noise, loop.dim, loop.dtype, loop.thin, moments)
+    )
 
 
 def _shared(loop: Loop, mean: Array) -> Array:
@@ -160,7 +187,7 @@ def advance(
     """
     kernel = build_kernel(loop, problem)
     batch_key, noise_key = jax.random.fold_in(key, 0), jax.random.fold_in(key, 1)
-    reader = loop.reader
+    reader, small = loop.reader, loop.is_small(problem.rule) and not watch
 
     def segment(state: State, this: Segments) -> tuple[State, Array | None]:
         rows = this.rows if reader.fed else reader.arrange(problem.rows, this.order)
@@ -186,10 +213,10 @@ def advance(
         def some_draws(state: State, first: Array) -> tuple[State, Array | None]:
             by_draw = (loop.block // loop.thin, loop.thin)
             ready = jax.tree.map(lambda leaf: leaf.reshape(by_draw + leaf.shape[1:]), random(first))
-            return _scan(loop.small and not watch, draw, state, ready)
+            return _scan(small, draw, state, ready)
 
         def part_of_draw(state: State, first: Array) -> tuple[State, Array | None]:
-            return _scan(loop.small and not watch, one, state, random(first))
+            return _scan(small, one, state, random(first))
 
         def long_draw(state: State, first: Array) -> tuple[State, Array | None]:
             firsts = first + jnp.arange(0, loop.thin, loop.block, dtype=jnp.int32)

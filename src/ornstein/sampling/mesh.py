@@ -1,4 +1,4 @@
-"""Chains and their batches spread over a mesh of devices, of one host or of many.
+"""The mesh executor: chains and their batches spread over devices, of one host or of many.
 
 Every device steps some of the chains on its part of their batches. A step exchanges one gradient,
 D numbers a chain, along the mesh's axis ``rows``, and nothing along ``chains``. Every process runs
@@ -22,8 +22,8 @@ from ornstein._base.types import Array, PyTree
 from ornstein.data.on_disk import ahead
 from ornstein.data.prefetch import SCHEMES, Feed
 from ornstein.sampling.loop import ROWS, Loop, Problem, Segments, advance
-from ornstein.sampling.runs import Report, Settings, Status
-from ornstein.sampling.threads import Chain, Crew, finite_draws
+from ornstein.sampling.settings import Report, Settings, Status
+from ornstein.sampling.threads import Chain, ThreadExecutor, finite_draws
 from ornstein.storage.checkpoint import Checkpoint
 
 CHAINS = "chains"
@@ -62,8 +62,8 @@ def checked_mesh(mesh: Mesh, chains: int, feed: Feed) -> Mesh:
     return Mesh(devices.reshape(sizes), (CHAINS, ROWS))
 
 
-class Fleet(Crew):
-    """What moves all chains together over a mesh."""
+class MeshExecutor(ThreadExecutor):
+    """Moves all chains together over a mesh."""
 
     def __init__(
         self,
@@ -104,12 +104,12 @@ class Fleet(Crew):
         state, positions = self._run(False, chains, before, segments)
         made = positions.reshape(len(chains), -1, self.loop.dim)
         late = max(0, self.warm - chains[0].at * self.loop.segment_draws)
-        finite = [bool(np.isfinite(line).all()) for line in made]
+        finite = [bool(np.isfinite(draws).all()) for draws in made]
         if not all(finite):
             _, seen = self._run(True, chains, before, segments)
             self.steps_finite = seen.reshape(len(chains), -1)
-        for chain, line, fine in zip(chains, made, finite, strict=True):
-            draws = line[late:]
+        for chain, all_draws, fine in zip(chains, made, finite, strict=True):
+            draws = all_draws[late:]
             if not fine:
                 chain.tail = draws[: finite_draws(draws)]
                 continue
@@ -167,14 +167,14 @@ class Fleet(Crew):
         shards = self.reads.shards
         own = range(column * shards // parts, (column + 1) * shards // parts)
         steps = self.loop.segment_steps
-        lines = [
+        by_chain = [
             jax.tree.map(
                 lambda *leaves: np.stack(leaves),
                 *(self.reads.rows(chain, number, steps, own) for number in numbers),
             )
             for chain in mine
         ]
-        return jax.tree.map(lambda *leaves: np.stack(leaves), *lines)
+        return jax.tree.map(lambda *leaves: np.stack(leaves), *by_chain)
 
     def _precision(self) -> Any:
         return jax.enable_x64(self.settings.dtype == "float64")

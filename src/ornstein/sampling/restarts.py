@@ -10,7 +10,8 @@ from ornstein._base.types import Vector
 from ornstein.models.posterior import Posterior
 from ornstein.planning.planner import plan as make_plan
 from ornstein.planning.plans import Plan
-from ornstein.sampling.runs import Settings, Status
+from ornstein.planning.rules import Running
+from ornstein.sampling.settings import Settings, Status
 
 MOST = 3
 """Restarts of one run."""
@@ -27,9 +28,9 @@ class Again(NamedTuple):
 def easier(post: Posterior, plan: Plan, settings: Settings, status: Status) -> Again | None:
     """A more careful way to run a plan that diverged; None if none is known.
 
-    A chain that fell while warming up began too far out: it starts as wide as the prediction. One
-    that fell later, or from there, met a loss more curved, or noise larger, than at the optimum:
-    all start again with shorter steps, planned for the same target.
+    A chain that diverged while warming up began too far out: it starts as wide as the prediction.
+    One that diverged later, or from there, met a loss more curved, or noise larger, than at the
+    optimum: all start again with shorter steps, planned for the same target.
     """
     if settings.dispersion > 1 and status.step is not None and status.step < settings.warmup:
         return Again(plan, 1.0, "starts nearer the optimum, dispersion=1")
@@ -47,14 +48,14 @@ def easier(post: Posterior, plan: Plan, settings: Settings, status: Status) -> A
 
 def _as_made(plan: Plan) -> dict[str, Any]:
     """The arguments of a plan."""
-    known = plan.geometry
+    geometry = plan.geometry
     return {
         "structure": plan.structure,
         "batch_size": plan.batch_size,
         "at": plan.layout.unravel(plan.center),
         "batches": plan.batches.scheme,
         "control_variates": plan.control_variates,
-        "geometry_rows": known.rows_used if known.rows_used < known.num_data else None,
+        "geometry_rows": geometry.rows_used if geometry.rows_used < plan.num_data else None,
         **plan.options,
     }
 
@@ -65,7 +66,8 @@ def _outweighing(plan: Plan) -> Vector:
     ``K = (2 / N) (C_S + E E' / eps)^-1``: however small C is estimated, the gain is below a third
     of what it would be without injected noise.
     """
-    eps, extra = plan.running or (plan.options["step_size"], plan.options["extra_noise"])
+    rule, eps = plan.rule, plan.options["step_size"]
+    extra = rule.extra_noise if isinstance(rule, Running) else plan.options["extra_noise"]
     extra, own = np.asarray(extra, float), eps * plan.batches.noise_factor * plan.noise_cov
     if extra.ndim < 2 and own.ndim == 2:
         own = np.diag(own)
@@ -86,7 +88,8 @@ def _gentler(plan: Plan) -> Iterator[tuple[str, dict[str, Any]]]:
         for longer in (2, 4, 8):
             rho_now = longer * (1 + rho) - 1
             yield f"rho={rho_now:g}", {"rho": rho_now}
-    if "extra_noise" in options and (plan.running or options["extra_noise"] is not None):
+    running = isinstance(plan.rule, Running)
+    if running or options.get("extra_noise") is not None:
         yield "more injected noise", {"extra_noise": _outweighing(plan)}
     if options.get("step_size") is not None:
         step = 0.5 * float(options["step_size"])

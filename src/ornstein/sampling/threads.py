@@ -1,4 +1,4 @@
-"""Chains spread over threads, in chunks of segments; checkpoints between them."""
+"""The thread executor: chains spread over threads, in chunks of segments, checkpoints between."""
 
 import math
 import os
@@ -17,22 +17,30 @@ from ornstein._base.trees import to_device
 from ornstein._base.types import Array, PyTree
 from ornstein.data.batches import Order
 from ornstein.data.prefetch import Feed
-from ornstein.planning.kernels.contract import State
+from ornstein.planning.rules.contract import State
 from ornstein.sampling.loop import Loop, Problem, Segments, advance
-from ornstein.sampling.runs import Report, Run, Settings, Status, diverged, interrupted, to_record
+from ornstein.sampling.settings import (
+    Report,
+    Run,
+    Settings,
+    Status,
+    diverged,
+    interrupted,
+    to_record,
+)
 from ornstein.storage.checkpoint import Checkpoint, Saved
 
 _CHUNKS = 40  # dispatches a long run is cut into, so that progress can be shown
 _CHUNK_STEPS = 100_000  # steps of a dispatch, at least: less is not worth its overhead,
 _CHUNK_WORK = 4e9  # unless they make so many multiplications
 _DISPATCH_WORK = 3e7  # the same of a short run's dispatch, whose overhead is small beside them
-_ORDER_BYTES = 2**26  # reading orders held at once by one chain
+_ORDER_BYTES = 2**26  # permutations held at once by one chain
 _FED_BYTES = 2**27  # rows read ahead, of all chains
 
 
 @dataclass
 class Chain:
-    """One chain on its way."""
+    """One chain during a run."""
 
     number: int
     key: Array
@@ -63,8 +71,8 @@ class Moved(NamedTuple):
     state: State | None
 
 
-class Crew:
-    """What moves all chains, each by chunks of segments at a pace of its own."""
+class ThreadExecutor:
+    """Moves all chains, each by chunks of segments at its own pace."""
 
     def __init__(
         self,
@@ -85,7 +93,7 @@ class Crew:
 
     @property
     def seconds(self) -> float:
-        """Time spent on this run, in earlier sittings too."""
+        """Time spent on this run, in earlier sessions too."""
         return perf_counter() - self.began
 
     def segments_for(self, draws: int) -> int:
@@ -115,13 +123,13 @@ class Crew:
         return ended
 
     def save(self, chains: list[Chain]) -> None:
-        """Make a checkpoint."""
+        """Write a checkpoint."""
         if self.checkpoint is not None:
             saved = [Saved(chain.at, chain.leaves, chain.kept) for chain in chains]
             self.checkpoint.save(saved, self.seconds)
 
     def finish(self, chains: list[Chain], done: Run) -> None:
-        """Make the last checkpoint."""
+        """Write the last checkpoint."""
         self.save(chains)
         if self.checkpoint is not None and done.status.kind != "interrupted":
             draws, tails = done.flat.shape[1], [chain.tail for chain in chains]
@@ -179,17 +187,17 @@ class Crew:
         return self._ending(chains, end)
 
     def _ending(self, chains: list[Chain], end: int) -> tuple[Status, int]:
-        fallen = [chain for chain in chains if chain.tail is not None]
+        broken = [chain for chain in chains if chain.tail is not None]
         behind = [chain.at for chain in chains if chain.at < end and chain.tail is None]
         if behind:
             return interrupted(min(behind) * self.loop.segment_steps), min(behind)
-        if not fallen:
+        if not broken:
             return Status(True, "ok"), end
-        step, number = min((self._bad_step(chain), chain.number) for chain in fallen)
+        step, number = min((self._bad_step(chain), chain.number) for chain in broken)
         return diverged(number, step), end
 
     def _move(self, chain: Chain, last: bool) -> Moved:
-        """Advance a chain by a chunk, unless it falls; its draws in whitened coordinates."""
+        """Advance a chain by a chunk, unless it diverges; its draws in whitened coordinates."""
         first = chain.at
         segments = chain.ahead or self._segments(chain, first)
         with jax.enable_x64(self.settings.dtype == "float64"):

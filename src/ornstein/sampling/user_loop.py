@@ -1,4 +1,4 @@
-"""A plan as ``init`` and ``step`` functions, for a loop of one's own."""
+"""A plan as ``init`` and ``step`` functions, for a custom loop."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
@@ -9,18 +9,16 @@ import numpy as np
 
 from ornstein._base.checks import same_layout
 from ornstein._base.errors import InputError
-from ornstein._base.trees import Layout, cast, num_rows, to_device
+from ornstein._base.trees import Layout, num_rows, to_device
 from ornstein._base.types import Array, PyTree
 from ornstein.data.batches import Reader, distinct_rows, weights_of
 from ornstein.models.contract import InBasis
 from ornstein.models.posterior import Posterior
-from ornstein.planning.kernels.contract import Info, State
 from ornstein.planning.planner import fitting
 from ornstein.planning.plans import Plan
-from ornstein.sampling.loop import Loop, Problem, build_kernel
-from ornstein.sampling.whitened import IDENTITY, update_rule
-
-_VECTORS = ("position", "velocity", "total")  # fields of kernels' states in the parameters' space
+from ornstein.planning.rules import Info
+from ornstein.planning.rules.contract import State
+from ornstein.sampling.loop import IDENTITY, Loop, Problem, build_kernel
 
 
 class Rows(NamedTuple):
@@ -63,7 +61,7 @@ class PlanKernel(NamedTuple):
 
 
 def kernel(post: Posterior, plan: Plan) -> PlanKernel:
-    """A plan's kernel, to be stepped in a loop of one's own.
+    """A plan's kernel, to be stepped in a custom loop.
 
     States are NamedTuples in the parameters' own pytree, keys are explicit, and batches are drawn
     by the caller: uniformly, as many rows as the plan's ``batch_size``, afresh at every step; an
@@ -100,7 +98,6 @@ def kernel(post: Posterior, plan: Plan) -> PlanKernel:
     if not plan.is_chain:
         raise InputError(f"method={plan.method!r} makes no steps of SGD; use method='exact'.")
     layout, dtype = plan.layout, jnp.result_type(float)
-    rule, noise, constants = update_rule(plan, IDENTITY)
     loop = Loop(
         model=InBasis(post.model),
         reader=Reader(plan.batches, rows_last=False, packed=None),
@@ -108,28 +105,19 @@ def kernel(post: Posterior, plan: Plan) -> PlanKernel:
         thin=plan.thin,
         segment_draws=1,
         dtype=str(dtype),
-        rule=rule,
-        structure=plan.structure,
-        window=plan.window,
     )
     hyper = post.model.local_numbers(plan.center, IDENTITY, post.hyper, plan.anchor_slope)
-    problem = Problem(
-        rows=None,
-        hyper=to_device(cast(hyper, dtype)),
-        noise_factor=None if noise is None else to_device(noise.astype(dtype)),
-        constants=to_device(cast(constants, dtype)),
-    )
+    problem = Problem.of(plan, IDENTITY, None, hyper, dtype)
     inner = build_kernel(loop, problem, to_device(plan.gain.astype(dtype)))
     center = jnp.asarray(plan.center, dtype)
 
     def shown(state: State) -> State:
-        fields = {name: getattr(state, name) for name in _VECTORS if hasattr(state, name)}
+        fields = {name: getattr(state, name) for name in inner.vectors}
         fields["position"] = center + fields["position"]
         return state._replace(**{name: layout.unravel(flat) for name, flat in fields.items()})
 
     def hidden(state: State) -> State:
-        trees = {name: getattr(state, name) for name in _VECTORS if hasattr(state, name)}
-        fields = {name: layout.vector(tree) for name, tree in trees.items()}
+        fields = {name: layout.vector(getattr(state, name)) for name in inner.vectors}
         fields["position"] = fields["position"] - center
         return state._replace(**fields)
 

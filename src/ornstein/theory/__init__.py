@@ -11,7 +11,6 @@ from ornstein.linalg.lanczos import Spectrum
 from ornstein.theory.averaging import (
     averaged_covariance,
     averaged_covariance_limit,
-    chain_covariance,
 )
 from ornstein.theory.kl import gaussian_kl, posterior_kl
 from ornstein.theory.langevin import (
@@ -50,6 +49,7 @@ from ornstein.theory.stationary import (
     ou_covariance,
     phase_space_covariance,
     relaxation_steps,
+    stability_limit,
     within_limits,
 )
 from ornstein.theory.structured import (
@@ -72,7 +72,6 @@ __all__ = [
     "averaged_covariance",
     "averaged_covariance_limit",
     "batch_noise_factor",
-    "chain_covariance",
     "constant_sgd",
     "decreasing_covariance",
     "diagonal_sgd",
@@ -107,6 +106,7 @@ __all__ = [
     "sgld",
     "sgld_step_size",
     "square_root_sgd",
+    "stability_limit",
     "structure_kl",
     "variance_ratios",
     "within_limits",

@@ -3,7 +3,7 @@
 import numpy as np
 
 from ornstein._base.types import Vector
-from ornstein.theory.stationary import finite_step_covariance, modes, momentum_covariance
+from ornstein.theory.stationary import finite_step_covariance, modes
 
 
 def averaged_covariance(
@@ -34,22 +34,6 @@ def averaged_covariance(
     lagged = window * (window - 1) / 2 - lag_deficit(k, window)
     scale = (window + lagged[..., :, None] + lagged[..., None, :]) / window**2
     return basis @ (in_modes * scale) @ np.swapaxes(basis, -1, -2)
-
-
-def chain_covariance(
-    gain: Vector,
-    hessian: Vector,
-    batch_noise_cov: Vector,
-    injected_cov: Vector | None = None,
-    momentum: float = 1.0,
-    window: int = 1,
-) -> Vector:
-    """Covariance of what a chain keeps: T2, X4 with momentum, X5 where iterates are averaged."""
-    if window > 1:
-        return averaged_covariance(gain, hessian, batch_noise_cov, window, injected_cov)
-    if momentum < 1:
-        return momentum_covariance(gain, hessian, batch_noise_cov, momentum, injected_cov)
-    return finite_step_covariance(gain, hessian, batch_noise_cov, injected_cov)
 
 
 def averaged_covariance_limit(

@@ -72,7 +72,7 @@ def sghmc(
     batch_noise_cov: Vector,
     num_data: int,
     gain: Vector,
-    momentum: float,
+    friction: float,
     corrected: bool = True,
 ) -> Recipe:
     """X4 with injected noise: ``Q = mu (2 K - K A K / (2-mu)) / N - K C_S K`` is exact.
@@ -84,32 +84,32 @@ def sghmc(
     --------
     >>> from ornstein.theory import momentum_covariance
     >>> A, C_S, K = np.diag([1.0, 2.0]), 0.01 * np.eye(2), 0.1 * np.eye(2)
-    >>> _, Q, mu = sghmc(A, C_S, num_data=10, gain=K, momentum=0.3)
+    >>> _, Q, mu = sghmc(A, C_S, num_data=10, gain=K, friction=0.3)
     >>> cov = momentum_covariance(K, A, C_S, mu, Q)
     >>> bool(np.allclose(cov, np.linalg.inv(10 * A)))
     True
     """
-    gain, mu = np.asarray(gain, float), momentum
+    gain, mu = np.asarray(gain, float), friction
     if not corrected:
         return Recipe(gain, 2 * mu / num_data * gain, mu)
     noise = between(gain, mu / (2 - mu) / num_data * hessian + batch_noise_cov)
-    friction = 2 * mu / num_data * gain
+    total = 2 * mu / num_data * gain
     if noise.ndim == 2 and gain.ndim < 2:
-        friction = np.diag(np.broadcast_to(friction, (len(noise),)))
-    return Recipe(gain, friction - noise, mu)
+        total = np.diag(np.broadcast_to(total, (len(noise),)))
+    return Recipe(gain, total - noise, mu)
 
 
 def sghmc_step_limit(
-    hessian: Vector, batch_noise_cov: Vector, num_data: int, gain: Vector, momentum: float
+    hessian: Vector, batch_noise_cov: Vector, num_data: int, gain: Vector, friction: float
 ) -> float:
-    """How often ``gain`` may be taken before X4's ``Q`` is no covariance any more.
+    """The multiple of ``gain`` beyond which X4's ``Q`` is not a covariance.
 
     Examples
     --------
-    >>> sghmc_step_limit(np.eye(2), 0 * np.eye(2), 10, np.asarray(1.0), momentum=1.0)
+    >>> sghmc_step_limit(np.eye(2), 0 * np.eye(2), 10, np.asarray(1.0), friction=1.0)
     2.0
     """
-    mu = momentum
+    mu = friction
     inner = mu / (2 - mu) * hessian + num_data * batch_noise_cov
     return 2 * mu / largest_rate(gain, inner)
 

@@ -24,13 +24,13 @@ class Recipe(NamedTuple):
         ``K``: 0-d for a multiple of the identity, 1-d for a diagonal, 2-d for a matrix.
     injected_cov
         ``Q`` in the same manner; ``None`` for no injected noise.
-    momentum
-        ``mu`` in (0, 1]; 1 means none.
+    friction
+        ``mu`` in (0, 1]: the velocity keeps ``1 - mu`` of itself at every step; 1 for no momentum.
     """
 
     gain: Vector
     injected_cov: Vector | None = None
-    momentum: float = 1.0
+    friction: float = 1.0
 
 
 def diagonal(matrix: Vector) -> Vector:
@@ -168,9 +168,9 @@ def sandwich(hessian: Vector, noise_factor: float, num_data: int) -> Recipe:
 
 
 def momentum_sgd(
-    hessian: Vector, batch_noise_cov: Vector, num_data: int, momentum: float
+    hessian: Vector, batch_noise_cov: Vector, num_data: int, friction: float
 ) -> Recipe:
     """X4: ``K = 2 mu (2-mu) (mu A + (2-mu) N C_S)^-1`` is exact; ``mu = 1`` is X1."""
-    mu = momentum
+    mu = friction
     inner = mu * hessian + (2 - mu) * num_data * batch_noise_cov
     return Recipe(2 * mu * (2 - mu) * inverse(inner), None, mu)

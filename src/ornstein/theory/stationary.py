@@ -73,30 +73,35 @@ def noise_shares(
     return np.divide(own, total, out=np.zeros_like(total), where=total > 0)
 
 
-def is_stable(gain: Vector, hessian: Vector, momentum: float = 1.0) -> bool:
-    """T2's stability test: every eigenvalue of ``K A`` in (0, 2), or (0, 2(2 - mu)) with momentum.
+def is_stable(gain: Vector, hessian: Vector, friction: float = 1.0) -> bool:
+    """T2's stability test: every eigenvalue of ``K A`` in (0, 2), with momentum in (0, 2(2 - mu)).
 
     Examples
     --------
     >>> is_stable(np.array([[1.9]]), np.eye(1)), is_stable(np.array([[2.1]]), np.eye(1))
     (True, False)
     """
-    return within_limits(modes(gain, hessian).rates, momentum)
+    rates = modes(gain, hessian).rates
+    return 0 < friction < 2 and within_limits(rates, stability_limit(friction))
 
 
-def within_limits(rates: Vector, momentum: float = 1.0) -> bool:
-    """Whether all modes shrink; at the edge itself, as far as rounding tells, they do not."""
-    limit = 2 * (2 - momentum) * (1 - _EDGE)
-    return bool(np.all((rates > 0) & (rates < limit))) and 0 < momentum < 2
+def stability_limit(friction: float = 1.0) -> float:
+    """``2 (2 - mu)``: the rates ``K A`` at which a chain with friction mu diverges (T2, X4)."""
+    return 2 * (2 - friction)
 
 
-def relaxation_steps(rates: Vector, momentum: float = 1.0) -> Vector:
+def within_limits(rates: Vector, limit: float = 2.0) -> bool:
+    """Whether all modes shrink; at the limit itself, as far as rounding tells, they do not."""
+    return bool(np.all((rates > 0) & (rates < limit * (1 - _EDGE))))
+
+
+def relaxation_steps(rates: Vector, friction: float = 1.0) -> Vector:
     """Steps in which a mode forgets, ``1 / (1 - |r|)``, r its slowest shrink factor (T2, X4).
 
     Without momentum ``r = 1 - k``, so a slow mode takes ``1 / k`` steps. Unstable modes give inf.
     """
-    trace = 2 - momentum - np.asarray(rates, float)
-    root = np.sqrt((trace**2 - 4 * (1 - momentum)).astype(complex))
+    trace = 2 - friction - np.asarray(rates, float)
+    root = np.sqrt((trace**2 - 4 * (1 - friction)).astype(complex))
     radius = np.maximum(np.abs(trace + root), np.abs(trace - root)) / 2
     with np.errstate(divide="ignore"):
         return np.where(radius < 1, 1 / (1 - radius), np.inf)
@@ -166,21 +171,21 @@ def momentum_covariance(
     gain: Vector,
     hessian: Vector,
     batch_noise_cov: Vector,
-    momentum: float,
+    friction: float,
     injected_cov: Vector | None = None,
 ) -> Vector:
     """X4: position covariance of ``v <- (1-mu) v - K ghat + Q^(1/2) xi; theta <- theta + v``.
 
-    ``momentum`` is mu: 1 means none. NaN where unstable.
+    ``friction`` is mu: the velocity keeps ``1 - mu`` of itself, 1 means none. NaN where unstable.
 
     Examples
     --------
     >>> one = np.eye(1)
     >>> plain = finite_step_covariance(0.1 * one, one, 4 * one)
-    >>> bool(np.isclose(momentum_covariance(0.1 * one, one, 4 * one, momentum=1.0), plain))
+    >>> bool(np.isclose(momentum_covariance(0.1 * one, one, 4 * one, friction=1.0), plain))
     True
     """
-    joint = phase_space_covariance(gain, hessian, batch_noise_cov, momentum, injected_cov)
+    joint = phase_space_covariance(gain, hessian, batch_noise_cov, friction, injected_cov)
     dim = joint.shape[-1] // 2
     return joint[..., :dim, :dim]
 
@@ -189,7 +194,7 @@ def phase_space_covariance(
     gain: Vector,
     hessian: Vector,
     batch_noise_cov: Vector,
-    momentum: float,
+    friction: float,
     injected_cov: Vector | None = None,
 ) -> Vector:
     """X4: joint covariance of position and velocity, (..., 2 D, 2 D), position first.
@@ -200,15 +205,15 @@ def phase_space_covariance(
     Examples
     --------
     >>> one = np.eye(1)
-    >>> phase_space_covariance(0.1 * one, one, 4 * one, momentum=0.5).shape
+    >>> phase_space_covariance(0.1 * one, one, 4 * one, friction=0.5).shape
     (2, 2)
     """
     gain, hessian = np.broadcast_arrays(np.asarray(gain, float), np.asarray(hessian, float))
-    if not is_stable(gain, hessian, momentum):
+    if not is_stable(gain, hessian, friction):
         return np.full((*hessian.shape[:-2], 2 * hessian.shape[-1], 2 * hessian.shape[-1]), np.nan)
     k, basis = modes(gain, hessian)
     gradient, injected = _noise_in_modes(basis, batch_noise_cov, injected_cov)
-    keep = 1 - momentum
+    keep = 1 - friction
     # One mode's step on (position, velocity); the noise enters both alike.
     step = np.empty((*k.shape, 2, 2))
     step[..., 0, 0], step[..., 0, 1] = 1 - k, keep

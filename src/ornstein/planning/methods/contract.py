@@ -10,24 +10,30 @@ from ornstein._base.errors import InputError
 from ornstein._base.types import Vector
 from ornstein.curvature.estimation import Factors
 from ornstein.linalg.operators import Operator, as_operator
-from ornstein.theory import Decay, Recipe
+from ornstein.planning.rules import FirstOrder, Rule
+from ornstein.theory import Recipe
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What a recipe may use: A and ``C_S`` (matrices, or vectors for diagonals), ``C_S/C``, N.
+    """What a recipe may use: A and C (matrices, or vectors for diagonals), ``C_S/C``, N.
 
     ``anchored`` gradients (X9) have no noise at the optimum: some must be injected. ``factors``
     hold A and the noise in use along a basis, for gains of that structure.
     """
 
     hessian: Vector
-    batch_noise_cov: Vector
+    noise_cov: Vector
     noise_factor: float
     num_data: int
     batch_size: int
     anchored: bool = False
     factors: Factors | None = None
+
+    @property
+    def batch_noise_cov(self) -> Vector:
+        """``C_S``."""
+        return self.noise_cov * self.noise_factor
 
     def operator(self, values: Vector) -> Operator:
         """A recipe's gain or covariance: an array, or its values along their basis."""
@@ -39,27 +45,19 @@ class Tuned(NamedTuple):
 
     Attributes
     ----------
-    gain, injected_cov, momentum
+    gain, injected_cov
         As in :class:`~ornstein.theory.Recipe`.
-    window
-        Successive iterates whose mean is one draw (X5); 1 keeps iterates themselves.
-    decay
-        How the step decreases; None for a constant step.
-    running
-        ``(step size, E E')`` where the noise covariance is estimated on the way (SGFS); None
-        where that at the optimum is used.
+    rule
+        What a step does with them.
     """
 
     gain: Vector
     injected_cov: Vector | None = None
-    momentum: float = 1.0
-    window: int = 1
-    decay: Decay | None = None
-    running: tuple[float, Vector] | None = None
+    rule: Rule = FirstOrder()
 
 
 Tune: TypeAlias = Callable[..., Recipe | Tuned]
-"""``(setting, **options) -> what a chain is to do``."""
+"""``(setting, **options) -> what a chain is to do``; a recipe is taken in first-order steps."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +74,7 @@ class Method:
         What the stationary covariance aims at: ``posterior`` or ``sandwich``.
     control_variates
         Whether gradients are anchored at the optimum (X9) unless asked otherwise; None where the
-        method injects no noise and lives on that of plain gradients.
+        method injects no noise and relies on that of plain gradients.
     any_step
         Whether large batches, which make large steps, cost no accuracy.
     engine
@@ -119,4 +117,5 @@ class Method:
     def tune(self, structure: str, setting: Setting, options: Mapping[str, Any]) -> Tuned:
         """Gain and noise for a setting; ``options`` are all of the method's."""
         _, function = self.variants[structure]
-        return Tuned(*function(setting, **options))
+        made = function(setting, **options)
+        return made if isinstance(made, Tuned) else Tuned(made.gain, made.injected_cov)

@@ -1,4 +1,4 @@
-"""Methods that are no chains of SGD: Gaussian fits, and the reference sampler.
+"""Methods that are not chains of SGD: Gaussian fits, and the reference sampler.
 
 Their recipes give Newton's gain and, as injected covariance, the covariance that their draws are
 expected to have.

@@ -12,8 +12,9 @@ from ornstein._base import checks
 from ornstein._base.errors import InputError
 from ornstein._base.types import Vector
 from ornstein.planning.methods.contract import Method, Setting, Tuned
-from ornstein.planning.methods.sgd import friction
-from ornstein.theory import Decay, Recipe
+from ornstein.planning.rules import Decreasing, Momentum, Running
+from ornstein.planning.rules.momentum import checked_momentum
+from ornstein.theory import Recipe
 from ornstein.theory.langevin import inverse_diagonal
 from ornstein.theory.recipes import diagonal, inverse
 
@@ -56,7 +57,10 @@ def _sgfs(
     found = _quiet(recipes[structure](C_S, N, eps, extra))
     if estimate == "running" and setting.batch_size < 2:
         raise InputError("estimate='running' needs a batch_size of 2 or more, to see any scatter.")
-    return found if estimate == "optimum" else found._replace(running=(eps, extra))
+    if estimate == "optimum":
+        return found
+    rule = Running(structure, eps, float(N), setting.noise_factor, extra, setting.noise_cov)
+    return found._replace(rule=rule)
 
 
 def _own_noise(structure: str, setting: Setting, eps: float) -> Vector:
@@ -119,7 +123,7 @@ def _sgld(
     gain, injected, _ = theory.sgld(N, step, M)
     power = checks.non_negative("decay", decay)
     if power > 1:
-        raise InputError(f"decay must be at most 1, or the chain comes to rest; found {decay!r}.")
+        raise InputError(f"decay must be at most 1, or the chain stops moving; found {decay!r}.")
     if power == 0:
         if decay_steps is not None:
             raise InputError("decay_steps is for decreasing steps: give decay, e.g. 0.55, too.")
@@ -128,7 +132,7 @@ def _sgld(
         A, _, square = (_square(matrix, setting) for matrix in _all(setting, gain))
         decay_steps = float(theory.relaxation_steps(theory.modes(square, A).rates).max())
     after = checks.positive("decay_steps", decay_steps)
-    return Tuned(gain, injected, decay=Decay(power, after))
+    return Tuned(gain, injected, Decreasing(power, after))
 
 
 def _all(setting: Setting, gain: Vector) -> tuple[Vector, Vector, Vector]:
@@ -154,10 +158,10 @@ def _sghmc(
     momentum: float,
     step_size: float | None,
     corrected: bool,
-) -> Recipe:
+) -> Tuned:
     A, C_S, N = setting.hessian, setting.batch_noise_cov, setting.num_data
-    mu = friction(momentum)
-    unit = units(A)
+    rule = Momentum(checked_momentum(momentum))
+    mu, unit = rule.friction, units(A)
     limit = theory.sghmc_step_limit(A, C_S, N, unit, mu)
     step = _BELOW_LIMIT * limit
     if step_size is not None:
@@ -165,10 +169,11 @@ def _sghmc(
         if corrected and step > limit:
             raise InputError(
                 f"step_size must be at most {limit:.3g} here: beyond, the minibatches alone make "
-                f"more noise than the friction takes away; found {step_size!r}. Lower it, or raise "
-                "momentum or batch_size."
+                f"more noise than the friction takes away; found {step_size!r}. Lower it, lower "
+                "momentum, or raise batch_size."
             )
-    return theory.sghmc(A, C_S, N, step * unit, mu, bool(corrected))
+    gain, injected, _ = theory.sghmc(A, C_S, N, step * unit, mu, bool(corrected))
+    return Tuned(gain, injected, rule)
 
 
 def _posterior_diagonal(setting: Setting) -> Vector:

@@ -1,4 +1,4 @@
-"""Methods that live on the minibatches' own noise, and the exact one (R1-R4, X1-X5)."""
+"""Methods that rely on the minibatches' own noise, and the exact one (R1-R4, X1-X5)."""
 
 from collections.abc import Callable
 from types import MappingProxyType
@@ -10,6 +10,8 @@ from ornstein._base import checks
 from ornstein._base.errors import InputError
 from ornstein._base.types import Vector
 from ornstein.planning.methods.contract import Method, Setting, Tuned
+from ornstein.planning.rules import Averaged, FirstOrder, Momentum
+from ornstein.planning.rules.momentum import checked_momentum
 from ornstein.theory import Recipe
 from ornstein.theory.langevin import inverse_diagonal, largest_rate
 from ornstein.theory.recipes import diagonal, inverse
@@ -51,20 +53,10 @@ def _least_rho(setting: Setting, relative_noise: Vector) -> float:
     return 0.0 if relative_noise.min() >= 1 and not setting.anchored else 1.0
 
 
-def friction(momentum: object) -> float:
-    """``mu``, checked."""
-    mu = checks.positive("momentum", momentum)
-    if mu > 1:
-        raise InputError(
-            f"momentum is the friction mu in (0, 1] (1 means none; 0.1 keeps 90 % of the "
-            f"velocity), found {momentum!r}."
-        )
-    return mu
-
-
-def _momentum(setting: Setting, momentum: float) -> Recipe:
-    mu = friction(momentum)
-    return theory.momentum_sgd(setting.hessian, setting.batch_noise_cov, setting.num_data, mu)
+def _momentum(setting: Setting, momentum: float) -> Tuned:
+    rule = Momentum(checked_momentum(momentum))
+    A, C_S, N = setting.hessian, setting.batch_noise_cov, setting.num_data
+    return Tuned(theory.momentum_sgd(A, C_S, N, rule.friction).gain, rule=rule)
 
 
 def _sandwich(setting: Setting) -> Recipe:
@@ -87,7 +79,8 @@ def _averaged(units: Callable[[Vector], Vector]) -> Callable[..., Tuned]:
         if step >= 2:
             raise InputError(f"step_size must be below 2, where SGD diverges, found {step_size!r}.")
         unit = units(setting.hessian)
-        return Tuned(step / largest_rate(unit, setting.hessian) * unit, window=window)
+        gain = step / largest_rate(unit, setting.hessian) * unit
+        return Tuned(gain, rule=Averaged(window) if window > 1 else FirstOrder())
 
     return tune
 

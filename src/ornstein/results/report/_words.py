@@ -108,8 +108,7 @@ def _tuned(plan: Plan) -> str:
     parts = [f"a {plan.structure} gain by {plan.equation}"]
     if plan.injected_cov is not None:
         parts.append("injected noise")
-    if plan.momentum < 1:
-        parts.append(f"momentum with friction {plan.momentum:g}")
+    parts += [f"{label} {text}" for label, text in plan.rule.lines()]
     reads = {
         "windows": "neighbours in a shuffled copy",
         "independent": "drawn independently",

@@ -8,7 +8,7 @@ from ornstein._base.types import Array
 from ornstein.models.posterior import Posterior
 from ornstein.planning.plans import Plan
 from ornstein.sampling.engines import bbvi, laplace, nuts
-from ornstein.sampling.runs import OpenProgress, Run, Settings
+from ornstein.sampling.settings import OpenProgress, Run, Settings
 
 __all__ = ["ENGINES", "Engine"]
 

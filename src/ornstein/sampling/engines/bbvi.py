@@ -43,7 +43,7 @@ from ornstein.models.posterior import Posterior
 from ornstein.planning.plans import Plan
 from ornstein.sampling.engines.elbo import Elbo, Gaussian
 from ornstein.sampling.engines.laplace import draw, local_root
-from ornstein.sampling.runs import OpenProgress, Report, Run, Settings, Status
+from ornstein.sampling.settings import OpenProgress, Report, Run, Settings, Status
 
 _START = 0.1  # scale of the first q, in z
 _RATE = 0.01  # Adam's step in the first round

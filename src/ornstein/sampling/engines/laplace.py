@@ -12,7 +12,7 @@ from ornstein.curvature.estimation import FACTORED
 from ornstein.linalg.operators import Dense, Diagonal, Factor, dim_of
 from ornstein.models.posterior import Posterior
 from ornstein.planning.plans import Plan
-from ornstein.sampling.runs import OpenProgress, Run, Settings, Status
+from ornstein.sampling.settings import OpenProgress, Run, Settings, Status
 
 
 def run(post: Posterior, plan: Plan, key: Array, settings: Settings, progress: OpenProgress) -> Run:

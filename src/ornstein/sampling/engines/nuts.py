@@ -29,7 +29,7 @@ from ornstein.models.contract import Model
 from ornstein.models.posterior import Posterior
 from ornstein.planning.plans import Plan
 from ornstein.sampling.engines.laplace import local_root
-from ornstein.sampling.runs import OpenProgress, Run, Settings, Status
+from ornstein.sampling.settings import OpenProgress, Run, Settings, Status
 
 _BUFFER = 64  # draws of a dispatch, at most
 

@@ -9,13 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from ornstein._base.checks import same_layout
+from ornstein._base.checks import random_key, same_layout
 from ornstein._base.errors import InputError
 from ornstein._base.trees import Layout, cast
-from ornstein._base.types import Array, PyTree, Vector
+from ornstein._base.types import Array, Key, PyTree, Vector
 from ornstein.curvature.estimation import Geometry
-from ornstein.linalg.operators import Operator
-from ornstein.planning.kernels import Kernel, rules
+from ornstein.planning.plans import Plan
+from ornstein.planning.rules import Inputs, Kernel
 
 _DIRECTIONS = 4  # along which a loss's curvature is compared
 _CURVATURE = 0.02  # relative error it may have
@@ -29,30 +29,77 @@ class TransformState(NamedTuple):
     memory: tuple[Array, ...]
 
 
-def transformation(
-    layout: Layout,
-    rule: str,
-    constants: PyTree,
-    gain: Operator,
-    injected_cov: Operator | None,
-    key: Array,
+def as_optax(
+    plan: Plan, key: Key = 0, loss: Callable[[PyTree], Any] | None = None
 ) -> optax.GradientTransformation:
-    """The transformation from a gradient to a kernel's move, over the layout's pytree."""
-    root = None if injected_cov is None else injected_cov.sqrt()
+    """A plan's update as an optax transformation: a training loop with it becomes the sampler.
+
+    The loop must give the gradient, over ``batch_size`` rows drawn at random at every step, of
+
+        mean over the batch of ``-log p(x_n | theta)``, less ``(1/N) log p(theta)``.
+
+    Nothing is scaled here. With an epoch loader's batches the draws come out too narrow (X7),
+    unless the plan was made for one (``batches="epochs"``).
+
+    Parameters
+    ----------
+    plan
+        From :func:`ornstein.plan`.
+    key
+        Of the injected noise; it is kept in the state. One for each chain.
+    loss
+        ``params -> loss`` of the loop, over all rows: its slope and curvature at the optimum are
+        compared with the plan's, so that a sum in place of a mean, or a missing prior, is found
+        before the run.
+
+    Raises
+    ------
+    InputError
+        Where the update needs more than a gradient: control variates, a running estimate of the
+        noise, means of iterates; or where ``loss`` is not the posterior's.
+
+    Examples
+    --------
+    >>> import ornstein as orn
+    >>> X = np.linspace(-1, 1, 200)[:, None]
+    >>> post = orn.models.linear(X, np.sin(X[:, 0]))
+    >>> plan = orn.plan(post, batch_size=20, control_variates=False)
+    >>> optimiser = orn.as_optax(plan, key=1, loss=lambda params: post.loss(params, post.data))
+    >>> params = {"coef": jnp.zeros(1)}
+    >>> state = optimiser.init(params)
+    >>> updates, state = optimiser.update({"coef": jnp.ones(1)}, state)
+    >>> updates["coef"].shape
+    (1,)
+    """
+    if not isinstance(plan, Plan):
+        raise InputError(f"plan must be made by ornstein.plan, found {type(plan).__name__}.")
+    if not plan.is_chain:
+        raise InputError(f"method={plan.method!r} makes no steps of SGD; use method='exact'.")
+    if plan.control_variates:
+        raise InputError(
+            "the plan anchors its gradients at the optimum, which a loop of plain gradients does "
+            "not. Plan with control_variates=False, or use ornstein.kernel."
+        )
+    if plan.rule.beyond_optax is not None:
+        raise InputError(
+            f"the plan needs {plan.rule.beyond_optax}, beyond optax: use ornstein.kernel."
+        )
+    if loss is not None:
+        check_loss(loss, plan.layout, plan.geometry)
+    return _transformation(plan, random_key(key))
+
+
+def _transformation(plan: Plan, key: Array) -> optax.GradientTransformation:
+    """From a gradient to the move of the rule's kernel, over the layout's pytree."""
+    layout = plan.layout
+    root = None if plan.injected_cov is None else plan.injected_cov.sqrt()
 
     def begun(dtype: Any) -> tuple[Kernel, Any]:
         """The kernel of a gradient that is given, at rest at zero."""
         noise = None if root is None else root.astype(dtype)
-        built = rules.build(
-            rule,
-            lambda _, gradient: gradient,
-            layout.dim,
-            dtype,
-            gain.astype(dtype),
-            noise,  # type: ignore[arg-type]
-            cast(constants, dtype),
-        )
-        return built, built.init(key, jnp.zeros(layout.dim, dtype))
+        inputs = Inputs(lambda _, given: given, plan.gain.astype(dtype), noise, layout.dim, dtype)
+        kernel = cast(plan.rule, dtype).kernel(inputs)
+        return kernel, kernel.init(key, jnp.zeros(layout.dim, dtype))
 
     def init(params: PyTree) -> TransformState:
         same_layout("params", params, layout)
@@ -82,31 +129,31 @@ def _dtype(tree: PyTree) -> Any:
     return dtype if jnp.issubdtype(dtype, jnp.floating) else jnp.result_type(float)
 
 
-def check_loss(loss: Callable[[PyTree], Any], layout: Layout, known: Geometry) -> None:
+def check_loss(loss: Callable[[PyTree], Any], layout: Layout, geometry: Geometry) -> None:
     """Raise unless a loss over all rows has the posterior's slope and curvature at the optimum."""
-    if known.structure != "dense":
+    if geometry.structure != "dense":
         raise InputError(
             f"loss can be compared with a dense curvature only, and the plan's is "
-            f"{known.structure}; leave loss out."
+            f"{geometry.structure}; leave loss out."
         )
-    A, N, D = known.hessian, known.num_data, len(known.center)
+    A, N, D = geometry.hessian, geometry.num_data, len(geometry.center)
     root = np.linalg.cholesky(A)
     rng = np.random.default_rng(0)
     # Directions in which the loss curves alike.
     directions = np.linalg.solve(root.T, rng.normal(size=(D, _DIRECTIONS)) / math.sqrt(N))
-    slope, curvature = _slope_and_curvature(loss, layout, known.center, directions)
+    slope, curvature = _slope_and_curvature(loss, layout, geometry.center, directions)
     wanted = A @ directions
 
     def size(vectors: Vector) -> float:
         return float(np.linalg.norm(np.linalg.solve(root, vectors)))
 
-    tolerance = max(_CURVATURE, 3 * known.relative_error)
+    tolerance = max(_CURVATURE, 3 * geometry.relative_error)
     if not size(curvature - wanted) <= tolerance * size(wanted):
-        prior = known.prior_hessian @ directions
+        prior = geometry.prior_hessian @ directions
         ratio = float((directions * curvature).sum() / (directions * wanted).sum())
         raise InputError(_mistake(ratio, N, size(curvature + prior - wanted) < 0.1 * size(prior)))
-    distance = math.sqrt(N / D) * size(slope - known.gradient)
-    if not distance <= max(_DISTANCE, 3 * known.relative_error):
+    distance = math.sqrt(N / D) * size(slope - geometry.gradient)
+    if not distance <= max(_DISTANCE, 3 * geometry.relative_error):
         raise InputError(
             f"loss has its minimum {distance:.2g} posterior standard deviations from the plan's "
             "optimum: it must be the posterior's loss over the rows of the plan."

@@ -10,7 +10,7 @@ import pytest
 import ornstein as orn
 from ornstein._base.memory import fresh
 from ornstein.linalg.operators import Dense
-from ornstein.sampling import loop, runner, threads
+from ornstein.sampling import loop, run, threads
 from support.montecarlo import assert_covariance
 from support.problems import as_generic, features, regression, zoo
 
@@ -44,14 +44,19 @@ def test_generic_models_draw_the_same(name: str, anchored: bool, dtype: str) -> 
     assert gap.max() < (1e-6 if dtype == "float64" else 2e-2)
 
 
-def test_thinning_keeps_every_nth_iterate() -> None:
+@pytest.mark.parametrize("method", ["exact", "sgd", "momentum", "sgld"])
+def test_thinning_keeps_every_nth_iterate(method: str) -> None:
+    """The same steps, kept one by one and every fourth: 16 steps a segment in both runs."""
     post = regression(rows=200)
-    plan = orn.plan(post, batch_size=200)  # one order of rows for all: only noise differs
+    plan = orn.plan(post, method, batch_size=20, batches="windows")
     every = orn.sample(post, plan, key=3, draws=64, thin=1, warmup=0)
     assert len(np.unique(every.flat[0, :, 0])) == 64
     thinned = orn.sample(post, plan, key=3, draws=16, thin=4, warmup=0)
     assert thinned.flat.shape == (4, 16, 3)
-    assert thinned.steps == 64
+    assert thinned.steps == every.steps == 64
+    scale = every.flat.std(axis=(0, 1))
+    assert np.abs((thinned.flat - every.flat[:, 3::4]) / scale).max() < 1e-12
+    assert np.abs((thinned.flat - every.flat[:, 2::4]) / scale).max() > 1e-3
 
 
 def test_starts_are_as_dispersed_as_asked() -> None:
@@ -99,8 +104,8 @@ def test_random_numbers_in_blocks_serve_as_well(monkeypatch: pytest.MonkeyPatch)
     assert np.array_equal(result.flat, again.flat)
 
 
-def test_of_dear_draws_few_are_made_beyond_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ornstein.sampling.runner._DEAR", 1.0)
+def test_of_expensive_draws_few_are_made_beyond_the_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ornstein.sampling.run._EXPENSIVE", 1.0)
     monkeypatch.setattr("ornstein.sampling.threads._CHUNK_WORK", 1.0)
     post = regression(rows=2000)
     plan = orn.plan(post, batch_size=100, batches="independent")
@@ -156,8 +161,8 @@ def test_a_diverging_chain_stops_the_run_and_keeps_what_was_good() -> None:
 
 
 @pytest.mark.parametrize("chunk", [1, 5, None])
-def test_a_chain_that_falls_while_warming_up_is_found_there(chunk: int | None) -> None:
-    """No draw is kept, and chain and step are those of the fall, not of the next chunk."""
+def test_a_chain_that_diverges_while_warming_up_is_found_there(chunk: int | None) -> None:
+    """No draw is kept, and chain and step are those of the divergence, not of the next chunk."""
 
     def wall(params: jnp.ndarray, row: jnp.ndarray) -> jnp.ndarray:
         return -0.5 * (row - params) ** 2 * jnp.where(params < 0.19, 1.0, jnp.nan)
@@ -221,13 +226,13 @@ def test_small_steps_are_one_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_pieces_of_chains_become_parameters_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever the lengths of pieces and of the products they are mapped in."""
-    monkeypatch.setattr(runner, "_MAPPED_NUMBERS", 1000)
+    monkeypatch.setattr(run, "_MAPPED_NUMBERS", 1000)
     rng, root, center = np.random.default_rng(0), np.diag([1.0, 2.0, 3.0]) + 0.5, np.arange(3.0)
     chains = [
         threads.Chain(number, Any, Any, kept=[rng.normal(size=(n, 3)) for n in lengths])  # type: ignore[arg-type]
         for number, lengths in enumerate([(300, 5, 700), (1, 1200)])
     ]
-    found = runner._gathered(chains, 1003, center, Dense(root))
+    found = run._gathered(chains, 1003, center, Dense(root))
     for chain, draws in zip(chains, found, strict=True):
         expected = np.concatenate(chain.kept)[:1003] @ root.T + center
         np.testing.assert_allclose(draws, expected, rtol=1e-12)

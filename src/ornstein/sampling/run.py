@@ -1,8 +1,9 @@
-"""A plan is run: rows laid out, chains begun, moved by a crew and gathered."""
+"""Run a plan: lay the rows out, begin the chains, let an executor move them, gather the draws."""
 
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,30 +13,29 @@ from jax.sharding import Mesh
 from ornstein._base.errors import InputError
 from ornstein._base.interrupts import listening
 from ornstein._base.memory import fresh
-from ornstein._base.trees import cast, to_device
-from ornstein._base.types import Array, Vector
+from ornstein._base.types import Array, PyTree, Vector
 from ornstein.data.batches import Reader
 from ornstein.data.prefetch import Feed, shards_of
 from ornstein.linalg.operators import Factor, dim_of
+from ornstein.models.contract import LocalProblem
 from ornstein.models.posterior import Posterior
 from ornstein.planning.plans import Plan
-from ornstein.sampling.loop import ROWS, Loop, Problem, build_kernel
-from ornstein.sampling.mesh import Fleet, checked_mesh
-from ornstein.sampling.runs import Goal, OpenProgress, Run, Settings, Status, from_record
-from ornstein.sampling.threads import Chain, Crew, warm_draws
-from ornstein.sampling.whitened import in_basis, update_rule
+from ornstein.sampling.loop import ROWS, Loop, Problem, build_kernel, root_along
+from ornstein.sampling.mesh import MeshExecutor, checked_mesh
+from ornstein.sampling.settings import Goal, OpenProgress, Run, Settings, Status, from_record
+from ornstein.sampling.threads import Chain, ThreadExecutor, warm_draws
 from ornstein.storage.checkpoint import Checkpoint
 
 _MAPPED = 16, 256  # fewest and most draws in a product that maps them to parameters
 _MAPPED_NUMBERS = 2**17  # of such products made together: 1 MiB
 _SEGMENT_BYTES = 2**24  # of rows read for one segment
 _LONGEST_BYTES = 2**28  # the same, where a draw takes more
-_DEAR = 3e7  # multiplications of a draw, of which no segment should make one too many
-_STARTS = 2**32 - 1  # of the numbers that seed a chain, the last: orders have the first
-_ORDER_READS = 5  # times a row is read in the time that putting it into a reading order takes
+_EXPENSIVE = 3e7  # multiplications of a draw, of which no segment should make one too many
+_STARTS = 2**32 - 1  # of the numbers that seed a chain, the last: permutations have the first
+_ORDER_READS = 5  # times a row is read in the time that putting it into a permutation takes
 
 
-def run(
+def run_chains(
     post: Posterior,
     plan: Plan,
     key: Array,
@@ -52,27 +52,27 @@ def run(
     They are spread over this process's threads, or with their batches over the devices of a mesh.
     """
     with jax.enable_x64(settings.dtype == "float64"):
-        crew, chains, factor = _prepare(post, plan, key, settings, starts, checkpoint, mesh)
-    loop = crew.loop
-    ended = crew.restore(chains)
+        executor, chains, factor = _prepare(post, plan, key, settings, starts, checkpoint, mesh)
+    loop = executor.loop
+    ended = executor.restore(chains)
     if ended is not None:
         return from_record(_gathered(chains, ended["draws"], plan.center, factor), ended)
     draws, status, made = settings.draws, Status(True, "ok"), 0
     with (
-        progress(crew.segments_for(draws) * loop.segment_steps) as report,
-        listening() as crew.stopping,
+        progress(executor.segments_for(draws) * loop.segment_steps) as report,
+        listening() as executor.stopping,
     ):
         while True:
-            status, made = crew.advance(chains, made, crew.segments_for(draws), report)
+            status, made = executor.advance(chains, made, executor.segments_for(draws), report)
             if not status.ok or goal is None or draws >= goal.most:
                 break
             if goal.reached(_gathered(chains, draws, plan.center, factor)):
                 break
             draws = min(2 * draws, goal.most)
-    seconds = crew.seconds
+    seconds = executor.seconds
     flat = _gathered(chains, draws, plan.center, factor)
     done = Run(flat, status, made * loop.segment_steps, seconds)
-    crew.finish(chains, done)
+    executor.finish(chains, done)
     return done
 
 
@@ -114,6 +114,19 @@ def _regrouped(pieces: list[Vector], size: int) -> Iterator[Vector]:
         yield np.concatenate(held)
 
 
+class _Source(NamedTuple):
+    """How the loop comes by its rows: laid out on the device, or read by the host for a segment.
+
+    ``mesh`` is the one given, with both axes.
+    """
+
+    reader: Reader
+    rows: PyTree
+    feed: Feed | None
+    mesh: Mesh | None
+    segment_draws: int
+
+
 def _prepare(
     post: Posterior,
     plan: Plan,
@@ -122,56 +135,75 @@ def _prepare(
     starts: Vector | None,
     checkpoint: Checkpoint | None,
     mesh: Mesh | None,
-) -> tuple[Crew, list[Chain], Factor]:
-    """A crew for the whitened problem and over-dispersed starts, both in the sampling precision."""
-    dtype = np.dtype(settings.dtype)
+) -> tuple[ThreadExecutor, list[Chain], Factor]:
+    """Executor, chains and the factor W of ``theta = center + W z``, in the sampling precision."""
+    dtype, entropy = np.dtype(settings.dtype), _entropy(key)
     local = post.model.localise(plan.center, plan.gain.sqrt(), post.hyper, dtype, plan.anchor_slope)
-    segment_draws, feed, rows = _segment_draws(plan, settings), None, None
-    if post.stored or mesh is not None:
-        shards = 1 if mesh is None else shards_of(plan.batches)
-        feed = Feed(plan.batches, post.data, local.fold, _entropy(key), shards)
-        mesh = mesh and checked_mesh(mesh, settings.chains, feed)
-        segment_draws = min(segment_draws, _fed_draws(feed, plan, settings))
-        reader = Reader(plan.batches, local.model.rows_last, fed=True)
-    else:
-        multiplicity = None if plan.anchor is None else plan.anchor.multiplicity
-        reader, rows = Reader.lay_out(
-            plan.batches, local.model.rows_last, local.fold(post.data), _entropy(key), multiplicity
-        )
-    rule, noise, constants = update_rule(plan, local.factor)
+    source = _source(post, plan, local, settings, entropy, mesh)
     loop = Loop(
         model=local.model,
-        reader=reader,
+        reader=source.reader,
         dim=dim_of(local.factor) or plan.dim,
         thin=settings.thin,
-        segment_draws=segment_draws,
+        segment_draws=source.segment_draws,
         dtype=settings.dtype,
-        rule=rule,
-        structure=plan.structure,
-        window=plan.window,
-        parts=0 if mesh is None else mesh.shape[ROWS],
+        parts=0 if source.mesh is None else source.mesh.shape[ROWS],
     )
-    problem = Problem(
-        rows=to_device(rows),
-        hyper=to_device(cast(local.hyper, dtype)),
-        noise_factor=None if noise is None else to_device(noise.astype(dtype)),
-        constants=to_device(cast(constants, dtype)),
-    )
-    spread = in_basis(local.factor, plan.predicted)
+    problem = Problem.of(plan, local.factor, source.rows, local.hyper, dtype)
+    chains = _begun(plan, loop, problem, local.factor, key, settings, starts)
+    given = entropy, settings, checkpoint
+    if source.mesh is not None and source.feed is not None:
+        executor: ThreadExecutor = MeshExecutor(source.mesh, loop, problem, source.feed, *given)
+    else:
+        executor = ThreadExecutor(loop, problem, source.feed, *given)
+    return executor, chains, local.factor
+
+
+def _source(
+    post: Posterior,
+    plan: Plan,
+    local: LocalProblem,
+    settings: Settings,
+    entropy: tuple[int, ...],
+    mesh: Mesh | None,
+) -> _Source:
+    """Where rows come from, and how many draws a segment of them serves."""
+    segment_draws, rows_last = _segment_draws(plan, settings), local.model.rows_last
+    if not post.stored and mesh is None:
+        multiplicity = None if plan.anchor is None else plan.anchor.multiplicity
+        folded = local.fold(post.data)
+        reader, rows = Reader.lay_out(plan.batches, rows_last, folded, entropy, multiplicity)
+        return _Source(reader, rows, None, None, segment_draws)
+    shards = 1 if mesh is None else shards_of(plan.batches)
+    feed = Feed(plan.batches, post.data, local.fold, entropy, shards)
+    mesh = mesh and checked_mesh(mesh, settings.chains, feed)
+    segment_draws = min(segment_draws, _fed_draws(feed, plan, settings))
+    return _Source(Reader(plan.batches, rows_last, fed=True), None, feed, mesh, segment_draws)
+
+
+def _begun(
+    plan: Plan,
+    loop: Loop,
+    problem: Problem,
+    factor: Factor,
+    key: Array,
+    settings: Settings,
+    starts: Vector | None,
+) -> list[Chain]:
+    """Chains at their starts: those given, or as over-dispersed as the settings say."""
+    spread, kernel = root_along(factor, plan.predicted), build_kernel(loop, problem)
     chains = []
     for number in range(settings.chains):
-        seed = np.random.SeedSequence(_entropy(key), spawn_key=(number + 1, _STARTS))
-        normal = np.random.default_rng(seed).normal(size=loop.dim)  # which need not be compiled
-        start = settings.dispersion * np.asarray(spread.matvec(normal))
-        if starts is not None:
-            start = np.asarray(local.factor.solve(starts[number] - plan.center))
+        if starts is None:
+            seed = np.random.SeedSequence(_entropy(key), spawn_key=(number + 1, _STARTS))
+            normal = np.random.default_rng(seed).normal(size=loop.dim)  # which is not compiled
+            start = settings.dispersion * np.asarray(spread.matvec(normal))
+        else:
+            start = np.asarray(factor.solve(starts[number] - plan.center))
         chain_key = jax.random.fold_in(key, number)
-        state = build_kernel(loop, problem).init(chain_key, jnp.asarray(start, dtype))
+        state = kernel.init(chain_key, jnp.asarray(start, np.dtype(settings.dtype)))
         chains.append(Chain(number, chain_key, state))
-    given = _entropy(key), settings, checkpoint
-    if mesh is not None and feed is not None:
-        return Fleet(mesh, loop, problem, feed, *given), chains, local.factor
-    return Crew(loop, problem, feed, *given), chains, local.factor
+    return chains
 
 
 def _entropy(key: Array) -> tuple[int, ...]:
@@ -180,17 +212,17 @@ def _entropy(key: Array) -> tuple[int, ...]:
 
 
 def _segment_draws(plan: Plan, settings: Settings) -> int:
-    """Draws on one reading order: as the plan likes, but at least four orders a run.
+    """Draws on one permutation: as the plan likes, but at least four permutations a run.
 
-    One where draws are dear and there is no order to make. Fewer orders of a long table, where one
-    takes longer than many draws: as many as leave the least work, the draws beyond the run's end
-    in it.
+    One where draws are expensive and there is no permutation to make. Fewer permutations of a long
+    table, where one takes longer than many draws: as many as leave the least work, the draws beyond
+    the run's end included.
     """
     total, batches = warm_draws(settings) + settings.draws, plan.batches
     most = plan.segment_draws(settings.thin)
     quarter = min(most, 2 ** (max(1, total // 4).bit_length() - 1))
     order, draw = _ORDER_READS * batches.num_data, settings.thin * batches.batch_size
-    if batches.replacement and draw * plan.dim > _DEAR:
+    if batches.replacement and draw * plan.dim > _EXPENSIVE:
         return 1
     if batches.line == 1:
         return quarter

@@ -1,4 +1,4 @@
-"""What a run is: how it is to go, how it went, and what it gave."""
+"""A run's settings, how it ended, and what it gave."""
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
@@ -38,7 +38,7 @@ class Settings:
 
 
 class Run(NamedTuple):
-    """Draws as vectors (chains, draws, D), how the run went and what was seen on the way."""
+    """Draws as vectors (chains, draws, D), how the run went, and what was recorded online."""
 
     flat: Vector
     status: Status
@@ -104,7 +104,7 @@ def from_record(flat: Vector, record: Mapping[str, Any]) -> Run:
         status = Status(**record["status"])
         return Run(flat, status, record["steps"], record["seconds"], record["path"])
     except (TypeError, KeyError) as error:
-        raise CheckpointError(f"the checkpoint's end makes no sense ({error}).") from error
+        raise CheckpointError(f"the checkpoint's end is unreadable ({error}).") from error
 
 
 def check_dtype(dtype: str | None) -> str:

@@ -1,0 +1,117 @@
+"""``theta <- theta - H_t (eps ghat - eps^(1/2) E xi)``, ``H_t = (2/N) (eps C_t / S + E E')^-1``.
+
+Stochastic gradient Fisher scoring with C estimated online: ``C_t`` is the mean of the covariances
+of the rows' gradients in all batches so far (R5, R6).
+"""
+
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import ClassVar, NamedTuple, Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ornstein import theory
+from ornstein._base.types import Array, PyTree, Vector
+from ornstein.linalg.operators import Dense, Factor, as_matrix
+from ornstein.planning.rules.contract import Info, Inputs, Kernel, LinearChain, Rule, register
+
+
+@register
+@dataclass(frozen=True, eq=False)
+class Running(Rule):
+    """A first-order step whose gain follows the noise seen so far.
+
+    Attributes
+    ----------
+    structure
+        Of the gain ``H``: dense, diagonal or scalar.
+    step_size, num_data, noise_ratio
+        ``eps``, N and ``C_S / C``.
+    extra_noise
+        ``E E'``.
+    noise_cov
+        C at the optimum, the first estimate; it weighs as much as one minibatch.
+    """
+
+    name: ClassVar[str] = "running"
+    title: ClassVar[str] = "A running estimate of the noise"
+    beyond_optax: ClassVar[str | None] = "the rows' own gradients"
+    plain_operations: ClassVar[bool] = False
+
+    structure: str = field(metadata={"static": True})
+    step_size: float
+    num_data: float
+    noise_ratio: float
+    extra_noise: Vector
+    noise_cov: Vector
+
+    def covariance(self, chain: LinearChain) -> Vector:
+        """T2 with the gain to which the estimate converges."""
+        return theory.finite_step_covariance(*chain)
+
+    def small_step_covariance(self, chain: LinearChain) -> Vector:
+        """T1 with that gain."""
+        return theory.ou_covariance(*chain)
+
+    def epoch_covariance(self, per_epoch: int, chain: LinearChain) -> Vector:
+        """X7 with that gain."""
+        K, A, C_S, Q = chain
+        return theory.epoch_covariance(K, A, C_S, per_epoch, Q)
+
+    def whitened(self, factor: Factor, dim: int) -> Self:
+        """Covariances of gradients become ``W' M W``."""
+        W = factor.dense(dim)
+
+        def mapped(M: Vector) -> Vector:
+            return W.T @ as_matrix(np.asarray(M)) @ W
+
+        return replace(self, extra_noise=mapped(self.extra_noise), noise_cov=mapped(self.noise_cov))
+
+    def noise_factor(self, root: Factor | None) -> Factor | None:
+        """``E``, which the gain multiplies."""
+        return None if root is None else Dense(np.asarray(self.extra_noise)).sqrt()
+
+    def kernel(self, inputs: Inputs) -> Kernel:
+        """Its kernel."""
+        return Kernel(partial(init, self), inputs.noise, partial(step, self, inputs))
+
+    def lines(self) -> list[tuple[str, str]]:
+        """Where the gain comes from."""
+        return [("noise covariance", "estimated online")]
+
+
+class State(NamedTuple):
+    """Where the chain is, the mean of the rows' covariances so far, and of how many batches."""
+
+    position: Array
+    noise_cov: Array
+    batches: Array
+
+
+def init(rule: Running, key: Array, position: Array) -> State:
+    """Begin at a position, with the optimum's covariance."""
+    del key
+    return State(position, jnp.asarray(rule.noise_cov), jnp.ones((), position.dtype))
+
+
+def step(
+    rule: Running, inputs: Inputs, state: State, batch: PyTree, noise: Array | None
+) -> tuple[State, Info]:
+    """Estimate, then move."""
+    eps = rule.step_size
+    slope, scatter = inputs.moments(state.position, batch)
+    count = state.batches + 1
+    noise_cov = state.noise_cov + (scatter - state.noise_cov) / count
+    push = eps * slope if noise is None else eps * slope - jnp.sqrt(eps) * noise
+    total = eps * rule.noise_ratio * noise_cov + rule.extra_noise
+    move = 2 / rule.num_data * _solve(rule.structure, total, push)
+    return State(state.position - move, noise_cov, count), Info(slope)
+
+
+def _solve(structure: str, total: Array, push: Array) -> Array:
+    if structure == "dense":
+        return jax.scipy.linalg.cho_solve(jax.scipy.linalg.cho_factor(total), push)
+    spread = jnp.diagonal(total)
+    return push / (spread.mean() if structure == "scalar" else spread)
