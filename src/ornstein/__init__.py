@@ -28,7 +28,8 @@ from ornstein.api.comparison import VARIANTS, compare
 from ornstein.api.learning import Learned, learn
 from ornstein.api.sampling import sample
 from ornstein.curvature.control_variates import Anchor
-from ornstein.curvature.estimation import Geometry, geometry
+from ornstein.curvature.estimation import geometry
+from ornstein.curvature.geometry import Geometry
 from ornstein.data import datasets
 from ornstein.data.on_disk import Stored
 from ornstein.data.sources import open_rows
@@ -38,6 +39,7 @@ from ornstein.models.posterior import Posterior
 from ornstein.planning.methods import METHODS, Method
 from ornstein.planning.planner import plan
 from ornstein.planning.plans import Plan
+from ornstein.planning.tuning import tune
 from ornstein.results.comparison import Comparison, Entry
 from ornstein.results.diagnosis import Check, Diagnosis
 from ornstein.results.measure import MeasuredKL
@@ -101,6 +103,7 @@ __all__ = [
     "sample",
     "tables",
     "theory",
+    "tune",
 ]
 
 

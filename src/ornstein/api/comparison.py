@@ -146,13 +146,13 @@ def _reference(post: Posterior, kind: str, key: Key, progress: bool | None) -> R
         flat = sample_whole(post, plan, key=key, draws=1000, progress=progress).flat
         flat = flat.reshape(-1, plan.dim)
         return Reference("NUTS", flat.mean(axis=0), np.atleast_2d(np.cov(flat, rowvar=False)))
-    return laplace_reference(plan)
+    return laplace_reference(post, plan)
 
 
-def laplace_reference(plan: Plan) -> Reference:
+def laplace_reference(post: Posterior, plan: Plan) -> Reference:
     """The Gaussian at a plan's optimum: the posterior itself where the loss is quadratic."""
     plan.refuse_matrices("compare")
-    name = "the exact posterior" if plan.model.quadratic else "the Gaussian at the optimum"
+    name = "the exact posterior" if post.quadratic else "the Gaussian at the optimum"
     return Reference(name, plan.center, np.linalg.inv(as_matrix(plan.posterior_precision)))
 
 
@@ -223,7 +223,7 @@ def affordable(plan: Plan, draws: int, chains: int) -> tuple[dict[str, Any], str
         return {"draws": int(most), "chains": chains}, ""
     short = _MOST_ROWS / (2 * _MANY_CHAINS * plan.batch_size * row)
     steps = max(plan.rule.min_thin, 100, min(_SHORT_RUN, int(short)))
-    rates = modes(plan.gain.dense(plan.dim), as_matrix(plan.geometry.hessian)).rates
+    rates = modes(plan.gain.dense(plan.dim), plan.geometry.hessian.dense(plan.dim)).rates
     slow = plan.rule.relaxation_steps(rates)
     relaxed = int(np.sum(_RELAXED * slow <= steps))
     note = (

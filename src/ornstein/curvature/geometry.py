@@ -121,10 +121,9 @@ class Geometry:
             )
         if num_data != int(num_data) or num_data < 1:
             raise InputError(f"num_data must be a whole number from 1, found {num_data!r}.")
-        none = as_operator(0.0 * A)
-        N = int(num_data)
-        operators = (as_operator(part) for part in (A, C, prior))
-        return cls(point, slope, *operators, N, N, none, none)
+        none, N = as_operator(0.0 * A), int(num_data)
+        held = as_operator(A), as_operator(C), as_operator(prior)
+        return cls(point, slope, *held, N, N, none, none)
 
     @property
     def structure(self) -> str:
@@ -200,9 +199,9 @@ class Geometry:
 
     def beside(self, hessian: Operator, noise_cov: Operator, missed: Missed) -> "Geometry":
         """The same, with A and C also in an approximate structure."""
-        parts = {"hessian": hessian, "noise_cov": noise_cov, "missed": missed}
         prior = hessian.project(self.prior_hessian)
-        return replace(self, along=replace(self, prior_hessian=prior, **parts))
+        along = replace(self, hessian=hessian, noise_cov=noise_cov, prior_hessian=prior)
+        return replace(self, along=replace(along, missed=missed))
 
     def under_prior(self, prior: Vector) -> "Geometry":
         """The same curvature of the rows under another prior, its share given in this structure."""

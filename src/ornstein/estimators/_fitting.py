@@ -10,7 +10,7 @@ from ornstein._base import checks
 from ornstein._base.errors import InputError
 from ornstein._base.types import Key, Vector
 from ornstein.api.sampling import sample
-from ornstein.curvature.optimum import MAX_DENSE
+from ornstein.curvature.structures.limits import LIMITS
 from ornstein.data import inputs
 from ornstein.data.on_disk import AnyRows
 from ornstein.estimators._units import Moments, Units
@@ -159,11 +159,11 @@ def _past(
 ) -> Past | None:
     """What the rows before these said; None where that is left out of the model."""
     dim = family.outputs * (features + intercept)
-    if dim > MAX_DENSE:
+    if dim > LIMITS.dense:
         if stream:
             raise InputError(
                 f"partial_fit keeps a matrix over all parameters, and {dim:,} are too many (at "
-                f"most {MAX_DENSE:,}); use fit on all rows."
+                f"most {LIMITS.dense:,}); use fit on all rows."
             )
         return None
     if before is not None:
@@ -279,13 +279,13 @@ def _own(params: dict[str, Vector], units: Units) -> tuple[Vector, Vector]:
 def _kept_past(result: Result, past: Past | None, intercept: bool) -> Past | None:
     """What these rows and those before them said; None where that is too large a matrix."""
     post, known = result.posterior, result.plan.geometry
-    if known.hessian.ndim != 2:
+    if known.structure != "dense":
         return None
     if past is not None and post.quadratic:
         return _added(past, post.data, intercept)
     N, theta = known.num_data, known.center
     precision = np.asarray(post.hyper["prior_precision"], float)
-    hessian = N * known.hessian - np.diag(precision)
+    hessian = known.precision.dense(known.dim) - np.diag(precision)
     slope = hessian @ theta - (N * known.gradient - precision * theta)
     return Past(hessian, slope, np.zeros(()), np.zeros(()))
 

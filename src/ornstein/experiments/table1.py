@@ -82,7 +82,7 @@ def measure(problem: Problem, method: str, draws: int) -> Entry:
                 "columns of unit length: divided by their largest absolute value, as elsewhere in "
                 "this column, K A reaches 7 at the paper's step, and any chain diverges"
             )
-    target = laplace_reference(plan(post, "laplace"))
+    target = laplace_reference(post, plan(post, "laplace"))
     entry, _ = run_one(post, variant, given, target, draws, _CHAINS, _KEY, "float32")
     notes = "; ".join(text for text in (note, entry.note) if text)
     return Entry(**{**asdict(entry), "method": method, "note": notes})

@@ -9,7 +9,7 @@ import numpy as np
 
 from ornstein._base.errors import InputError, OptimumError
 from ornstein._base.types import Vector
-from ornstein.curvature.estimation import Geometry
+from ornstein.curvature.geometry import Geometry
 from ornstein.hyper.climb import Climb, corrected, distance
 from ornstein.hyper.expectation import (
     Expectation,
@@ -18,7 +18,6 @@ from ornstein.hyper.expectation import (
     expect,
     foreseen,
     look,
-    posterior_cov,
 )
 from ornstein.hyper.options import Options
 from ornstein.models.posterior import Posterior
@@ -90,7 +89,7 @@ def approach(
             eta = last + 0.25 * (eta - last)
             continue
         trail.note(eta, "look")
-        found, _ = expect(post, seen, posterior_cov(seen))
+        found, _ = expect(post, seen, seen.calibrated_covariance)
         if before is not None and np.abs(eta - last).max() <= SLOWLY:
             fall = before - found.score
             found = found._replace(information=corrected(found.information, eta - last, fall))
@@ -109,7 +108,7 @@ def approach(
 def plans_stand(post: Posterior, seen: Geometry) -> bool:
     """Whether plans are dear, and hold where no hyperparameter has moved by much."""
     within_prior = not post.learnable.in_likelihood and not post.stored
-    return seen.in_factors and within_prior
+    return seen.approximate and within_prior
 
 
 def from_there(

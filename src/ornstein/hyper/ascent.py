@@ -33,7 +33,7 @@ import numpy as np
 
 from ornstein._base.errors import InputError
 from ornstein._base.types import PyTree, Vector
-from ornstein.curvature.estimation import Geometry
+from ornstein.curvature.geometry import Geometry
 from ornstein.hyper.approach import (
     SLOWLY,
     STANDS,
@@ -51,8 +51,8 @@ from ornstein.hyper.notes import inexact, notes
 from ornstein.hyper.options import Options
 from ornstein.hyper.record import Learning
 from ornstein.models.posterior import Posterior
-from ornstein.planning.planner import moved
 from ornstein.planning.planner import plan as make_plan
+from ornstein.planning.planner import replan
 from ornstein.planning.plans import Plan
 
 _HOPELESS = 1.0  # Monte-Carlo error, in the same units as the tolerance
@@ -254,7 +254,7 @@ class _Search:
     def _plan(self, eta: Vector) -> Plan:
         near = self._standing(eta)
         make = (
-            partial(make_plan, **self.plan_options) if near is None else partial(moved, near=near)
+            partial(make_plan, **self.plan_options) if near is None else partial(replan, near=near)
         )
         plan = from_there(make, self.post, eta, self.seen)
         if near is None:
@@ -309,4 +309,4 @@ class _Search:
 
 def _dear(plan: Plan) -> bool:
     """Whether a plan, and a round of draws, are as much as learning should cost."""
-    return plan.geometry.in_factors
+    return plan.geometry.approximate

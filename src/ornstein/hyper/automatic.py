@@ -9,7 +9,7 @@ import numpy as np
 
 from ornstein._base.trees import in_double
 from ornstein._base.types import Array, PyTree, Vector
-from ornstein.curvature.estimation import block_rows
+from ornstein.curvature.row_sums import block_rows
 from ornstein.data.passes import sum_over_blocks
 from ornstein.models.contract import Model
 from ornstein.models.hyperparameters import Learnable

@@ -10,11 +10,10 @@ import numpy as np
 from ornstein._base import checks
 from ornstein._base.errors import InputError
 from ornstein._base.types import Key, PyTree, Vector
-from ornstein.curvature.estimation import Geometry
-from ornstein.curvature.losses import joint_losses, row_losses
+from ornstein.curvature.geometry import Geometry
 from ornstein.curvature.optimum import find_optimum
-from ornstein.hyper.expectation import closed_score, counted_rows, look, posterior_cov
-from ornstein.linalg.operators import as_operator
+from ornstein.curvature.row_sums import joint_losses, row_losses
+from ornstein.hyper.expectation import closed_score, counted_rows, look
 from ornstein.models.posterior import Posterior
 
 
@@ -106,7 +105,7 @@ def _mackay(post: Posterior, seen: Geometry) -> tuple[Vector, Vector]:
     ties = post.learnable.ties
     assert ties is not None
     precision = np.asarray(post.hyper["prior_precision"], float)
-    left = precision * posterior_cov(seen).variances(post.dim)
+    left = precision * seen.calibrated_covariance.variances(post.dim)
     member = np.arange(ties.precisions)[:, None] == ties.groups[None]
     gamma = member @ (1 - left)
     with np.errstate(divide="ignore"):
@@ -123,18 +122,7 @@ def _mackay(post: Posterior, seen: Geometry) -> tuple[Vector, Vector]:
 def log_evidence(post: Posterior, seen: Geometry) -> float:
     """Laplace's ``log p(y) = log p(y, theta*) + D/2 log 2 pi - 1/2 log|N A|``."""
     joint = -float(joint_losses(post, seen.center[None])[0])
-    return joint + 0.5 * (post.dim * math.log(2 * math.pi) - _logdet(seen))
-
-
-def _logdet(seen: Geometry) -> float:
-    """``log|N A|``; in factors, corrected by A's spectrum relative to them."""
-    dim, factors = len(seen.center), seen.factors
-    scale = dim * math.log(seen.num_data)
-    if seen.in_factors and factors is not None:
-        approximate = -factors.operator(1 / factors.hessian).logdet(dim)
-        nodes, shares = factors.spectrum
-        return scale + approximate + dim * float(shares @ np.log(nodes))
-    return scale + as_operator(seen.hessian).logdet(dim)
+    return joint + 0.5 * (post.dim * math.log(2 * math.pi) - seen.logdet)
 
 
 @dataclass(frozen=True)

@@ -18,14 +18,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ornstein import theory
 from ornstein._base.errors import InputError
 from ornstein._base.types import PyTree, Vector
-from ornstein.curvature.estimation import Geometry, geometry, glance, under_prior
-from ornstein.curvature.losses import row_losses
-from ornstein.curvature.optimum import MAX_DENSE, find_optimum, large_structures
+from ornstein.curvature.estimation import geometry, quick_geometry, under_prior
+from ornstein.curvature.geometry import Geometry
+from ornstein.curvature.optimum import find_optimum
+from ornstein.curvature.row_sums import row_losses
+from ornstein.curvature.structures import STRUCTURES
 from ornstein.hyper import automatic
-from ornstein.linalg.operators import AlongBasis, Dense, Operator, as_matrix, as_operator
+from ornstein.linalg.operators import AlongBasis, Dense, Operator
 from ornstein.models.earlier_rows import Past
 from ornstein.models.posterior import Posterior
 from ornstein.planning.plans import Plan
@@ -146,20 +147,11 @@ def look(
     """
     theta = post.layout.unravel(find_optimum(post, slack))
     post = post.with_hyper(post.hyperparameters, theta)
-    structure = "dense" if post.dim <= MAX_DENSE else large_structures(post.model)[0]
+    structure = next(s for s in STRUCTURES.values() if s.fits(post)).name
     rows = max(_SOME_ROWS, 50 * post.dim) if structure == "dense" else _SOME_ROWS
     if few_rows and post.num_data * post.dim**2 > _LONG and rows < post.num_data:
-        return post, glance(post, theta, structure, rows, near)
+        return post, quick_geometry(post, theta, structure, rows, near)
     return post, geometry(post, theta, structure)
-
-
-def posterior_cov(known: Geometry) -> Operator:
-    """``(N A)^-1``; in factors, scaled to the trace that A's spectrum gives."""
-    precision = known.num_data * known.hessian
-    if known.in_factors and known.factors is not None:
-        ratio = known.factors.by_variance
-        return known.factors.operator(float(ratio.shares @ (1 / ratio.nodes)) / precision)
-    return as_operator(theory.recipes.inverse(precision) if precision.ndim == 2 else 1 / precision)
 
 
 def foreseen(post: Posterior, values: PyTree, seen: Geometry) -> Posterior:
@@ -176,17 +168,17 @@ def foreseen(post: Posterior, values: PyTree, seen: Geometry) -> Posterior:
         theta = jnp.asarray(post.start)
         slopes = [np.asarray(p.model.prior_gradient(theta, p.hyper)) for p in (post, there)]
     convex = post.learnable.ties is not None
-    cov = posterior_cov(under_prior(seen, there) if convex else seen)
+    cov = (under_prior(seen, there) if convex else seen).calibrated_covariance
     moved = post.layout.unravel(post.start - np.asarray(cov.matvec(slopes[1] - slopes[0])))
     return there.with_hyper(values, moved, cov.sqrt() if convex else None)
 
 
 def drawn_cov(plan: Plan) -> Operator:
-    """The draws' covariance by T2; in factors, scaled to the predicted trace."""
+    """The draws' covariance by T2, scaled to the predicted trace."""
     cov = plan.predicted
-    if not isinstance(cov, AlongBasis):
+    if not plan.geometry.approximate:
         return cov
-    return AlongBasis(cov.basis, cov.values * (plan.predicted_trace / cov.trace(plan.dim)))
+    return cov.scaled(plan.predicted_trace / cov.trace(plan.dim))
 
 
 def closed_score(post: Posterior, known: Geometry) -> Score:
@@ -203,18 +195,17 @@ def closed_score(post: Posterior, known: Geometry) -> Score:
     value = 0.5 * (member.sum(axis=1) + diagonal @ theta**2)
     slope, dense = diagonal * theta, {}
     if ties.noise:  # its place is the first
-        if known.in_factors:
+        if known.approximate:
             raise InputError(
                 "noise_scale is not learned in Kronecker factors; fix it with "
                 "learn='prior_precision', or use structure='dense' or 'diagonal'."
             )
-        A, prior = as_matrix(known.hessian), as_matrix(known.prior_hessian)
-        curvature = 2 * N * (A - prior) + _past_curvature(post)
+        curvature = 2 * N * known.likelihood.dense(known.dim) + _past_curvature(post)
         residual = 2 * (N * known.gradient - precision * theta)
         value = np.concatenate([[_squares(post, theta) - counted_rows(post)], value])
         slope = np.concatenate([residual[None], slope])
         diagonal = np.concatenate([np.diag(curvature)[None], diagonal])
-        dense = {0: curvature} if known.hessian.ndim == 2 else {}
+        dense = {0: curvature} if known.structure == "dense" else {}
     return Score(value, slope, diagonal, dense)
 
 

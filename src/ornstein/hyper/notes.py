@@ -4,7 +4,7 @@ import jax
 import numpy as np
 
 from ornstein._base.types import Vector
-from ornstein.hyper.expectation import drawn_cov, expect, posterior_cov
+from ornstein.hyper.expectation import drawn_cov, expect
 from ornstein.models.posterior import Posterior
 from ornstein.planning.plans import Plan
 
@@ -50,7 +50,7 @@ def _moments_bias(post: Posterior, plan: Plan) -> str:
     sizes = np.bincount(ties.groups[ties.groups >= 0], minlength=ties.precisions)
     own, posterior = (
         sizes - 2 * expect(post, known, q)[0].score[-ties.precisions :]
-        for q in (drawn_cov(plan), posterior_cov(known))
+        for q in (drawn_cov(plan), known.calibrated_covariance)
     )
     off = own / posterior - 1
     worst = int(np.argmax(np.abs(off)))

@@ -13,6 +13,7 @@ from typing import Self
 import jax
 import numpy as np
 import numpy.typing as npt
+import scipy.linalg
 
 from ornstein._base.types import Vector
 from ornstein.linalg import eigen
@@ -108,8 +109,11 @@ class Operator(ABC):
         """The matrix itself."""
 
     @abstractmethod
-    def relative(self, other: "Operator") -> Vector:
-        """Eigenvalues of another operator of this structure relative to this one, ascending."""
+    def relative_eigen(self, other: "Operator") -> tuple[Vector, Vector | None]:
+        """Eigenvalues of another operator of this structure relative to this one, and directions.
+
+        The directions are columns; None where they are the coordinates themselves.
+        """
 
     @abstractmethod
     def congruent(self, other: "Operator") -> Vector:
@@ -124,6 +128,19 @@ class Operator(ABC):
     def condition(self) -> float:
         """Condition number, each parameter in its own units; 1 unless it is a matrix."""
         return 1.0
+
+    def relative(self, other: "Operator") -> Vector:
+        """The eigenvalues alone, ascending; NaN where this operator is not positive definite."""
+        try:
+            return np.sort(self.relative_eigen(other)[0])
+        except np.linalg.LinAlgError:
+            return np.full(len(np.asarray(self.array)), np.nan)
+
+    def inverse_root(self) -> Factor:
+        """``W`` with ``W W' = M^-1``; raises ``LinAlgError`` where M is not positive definite."""
+        if not (np.asarray(self.array) > 0).all():
+            raise np.linalg.LinAlgError("not positive definite")
+        return self.inverse().sqrt()
 
     def trace(self, dim: int) -> float:
         """Sum of the diagonal of the ``dim`` x ``dim`` operator."""
@@ -234,9 +251,15 @@ class Diagonal(Operator, Factor):
         """The matrix itself."""
         return np.diag(self.variances(dim))
 
-    def relative(self, other: Operator) -> Vector:
+    def relative_eigen(self, other: Operator) -> tuple[Vector, None]:
         """Quotients."""
-        return np.sort(np.asarray(other.array / self.values))
+        return np.asarray(other.array / self.values), None
+
+    def inverse_root(self) -> "Diagonal":
+        """Reciprocals of the roots."""
+        if not (np.asarray(self.values) > 0).all():
+            raise np.linalg.LinAlgError("not positive definite")
+        return Diagonal(1 / np.sqrt(self.values))
 
     def congruent(self, other: Operator) -> Vector:
         """Products."""
@@ -318,15 +341,22 @@ class Dense(Operator, Factor):
         del dim
         return np.asarray(self.matrix, float)
 
-    def relative(self, other: Operator) -> Vector:
-        """NaN where this matrix is not positive definite."""
+    def relative_eigen(self, other: Operator) -> tuple[Vector, Vector]:
+        """By the generalised eigenvalue problem."""
         base, matrix = np.asarray(self.matrix), np.asarray(other.array)
         if np.any(np.diag(base) <= 0) or not np.all(np.isfinite(matrix)):
-            return np.full(len(base), np.nan)
-        try:
-            return eigen.relative_eigh(base, matrix).values
-        except np.linalg.LinAlgError:
-            return np.full(len(base), np.nan)
+            raise np.linalg.LinAlgError("not positive definite, or not finite")
+        found = eigen.relative_eigh(base, matrix)
+        return found.values, found.directions
+
+    def inverse_root(self) -> "Dense":
+        """By Cholesky, in units in which the diagonal is one."""
+        if not (self.own > 0).all():
+            raise np.linalg.LinAlgError("not positive definite")
+        scale = 1 / np.sqrt(self.own)
+        lower = np.linalg.cholesky(np.asarray(self.matrix) * scale[:, None] * scale)
+        root = scipy.linalg.solve_triangular(lower, np.diag(scale), lower=True)
+        return Dense(np.ascontiguousarray(root.T))
 
     def congruent(self, other: Operator) -> Vector:
         """A product of matrices."""
@@ -380,9 +410,9 @@ class _Along(Operator):
         """The matrix itself."""
         return np.asarray(self.matvec(np.eye(dim)), float)
 
-    def relative(self, other: Operator) -> Vector:
+    def relative_eigen(self, other: Operator) -> tuple[Vector, None]:
         """Quotients along the basis."""
-        return np.sort(np.asarray(other.array / self.values))
+        return np.asarray(other.array / self.values), None
 
     def congruent(self, other: Operator) -> Vector:
         """Products along the basis."""

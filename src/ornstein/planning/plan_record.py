@@ -13,10 +13,10 @@ import numpy as np
 from ornstein._base.checks import shown
 from ornstein._base.errors import CheckpointError
 from ornstein.curvature.control_variates import Anchor
-from ornstein.curvature.estimation import Factors, Geometry
+from ornstein.curvature.geometry import Geometry, Missed
 from ornstein.data.batches import Batches
 from ornstein.linalg.bases import ClassBasis, KroneckerBasis
-from ornstein.linalg.operators import AlongBasis, Dense, Diagonal
+from ornstein.linalg.operators import AlongBasis, AlongDual, Dense, Diagonal
 from ornstein.models.posterior import Posterior
 from ornstein.planning.plans import Plan
 from ornstein.planning.rules import Rule
@@ -26,8 +26,8 @@ from ornstein.theory import Spectrum
 _TYPES: Mapping[str, type[Any]] = {
     kind.__name__: kind
     for kind in (
-        *(Plan, Batches, Geometry, Factors, Spectrum, Anchor),
-        *(Diagonal, Dense, AlongBasis, KroneckerBasis, ClassBasis),
+        *(Plan, Batches, Geometry, Missed, Spectrum, Anchor),
+        *(Diagonal, Dense, AlongBasis, AlongDual, KroneckerBasis, ClassBasis),
     )
 }
 _GIVEN = ("layout", "model")

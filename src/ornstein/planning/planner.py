@@ -1,4 +1,4 @@
-"""Planning: find the optimum, look at the loss around it, tune a method, predict the draws."""
+"""Planning: find the optimum, estimate the loss around it, tune a method, predict the draws."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -6,32 +6,24 @@ from functools import partial
 from inspect import signature
 from typing import Any
 
-import numpy as np
-
-from ornstein import theory
 from ornstein._base import checks
 from ornstein._base.errors import InputError, UnstablePlanError
-from ornstein._base.types import Key, PyTree, Vector
-from ornstein.curvature import block_noise
+from ornstein._base.types import Key, PyTree
+from ornstein.curvature import block_noise, estimation, structures
 from ornstein.curvature.control_variates import Anchor, anchor
-from ornstein.curvature.estimation import (
-    FACTORED,
-    Geometry,
-    factorise,
-    geometry,
-    mean_gradient,
-    under_prior,
-)
-from ornstein.curvature.factored import predictors
-from ornstein.curvature.optimum import MAX_DENSE, find_optimum, large_structures
+from ornstein.curvature.geometry import Geometry
+from ornstein.curvature.optimum import find_optimum
+from ornstein.curvature.row_sums import mean_gradient
+from ornstein.curvature.structures import Structure
 from ornstein.data import prefetch
 from ornstein.data.batches import SCHEMES
 from ornstein.data.passes import fingerprint
+from ornstein.linalg.operators import Operator
 from ornstein.models.posterior import Posterior
 from ornstein.planning import methods, plan_checks
 from ornstein.planning.methods import Method
 from ornstein.planning.plans import Plan
-from ornstein.planning.tuning import Task, fit, make
+from ornstein.planning.tuning import Parameters, Task, tune_chain, tune_engine
 
 _PASSES = 20  # to find the covariance over which anchored noise is averaged
 _SETTLED = 1e-3  # relative to the variances
@@ -49,7 +41,7 @@ def plan(
     key: Key = 0,
     **options: Any,
 ) -> Plan:
-    """Find the optimum, look at the loss around it, and tune a method to sample the posterior.
+    """Find the optimum, estimate the loss around it, and tune a method to sample the posterior.
 
     Parameters
     ----------
@@ -59,7 +51,7 @@ def plan(
         One of ``ornstein.METHODS``.
     structure
         Structure of the gain; the method's default, or where a matrix would be too large
-        ``classes`` (or ``kronecker`` if there are too many columns) for a softmax, else
+        ``per-class`` (or ``kronecker`` if there are too many columns) for a softmax, else
         ``diagonal``.
     batch_size
         Rows per minibatch. By default those that make the quickest draws (with control variates as
@@ -115,63 +107,66 @@ def plan(
     if at is not None:
         post = post.at(at)
     batches = _readable(post, chosen, batches)
-    structure = _structure(chosen, structure, post)
-    dense = post.dim <= MAX_DENSE or structure == "dense"
+    gain = _structure(chosen, structure, post)
     if control_variates and batches == "epochs":
         raise InputError(
             "control_variates under an epoch loader are not planned for; use windows, or leave "
             "them out."
         )
-    matrices = structure in ("dense", *FACTORED)
-    likely = at is None and matrices and batches != "epochs"
-    anchored = _whether_anchored(chosen, control_variates, likely, dense or matrices)
+    likely = at is None and gain.anchored and batches != "epochs"
+    anchored = _whether_anchored(chosen, control_variates, likely)
     if batches == "weighted" and not anchored:
         raise InputError(
-            "batches='weighted' draw rows by the leverage they have on control variates: use "
+            "batches='weighted' draws rows by the leverage they have on control variates: use "
             "control_variates=True, or other batches."
         )
+    if anchored and chosen.engine == "chain":
+        gain.held(post).refuse_anchors()
     theta = find_optimum(post) if at is None else post.layout.ravel(at)
-    known = _known(post, theta, structure, dense, geometry_rows, key)
-    task = Task(chosen, structure, options, known, post)
-    tuned = partial(make, task, batches, batch_size)
+    geometry = estimation.around(post, theta, gain, geometry_rows, key)
+    parameters = Parameters(tuple(post.labels), post.layout, post.model)
+    task = Task(chosen, gain.name, options, geometry, parameters)
     if chosen.engine != "chain":
         anchored = control_variates is not False and chosen.control_variates is not None
-        return fit(task, batch_size, anchored)
-    if anchored and plan_checks.ill_conditioned(known):
+        return tune_engine(task, batch_size, anchored)
+    if anchored and plan_checks.ill_conditioned(geometry):
         if control_variates:
             raise InputError(
                 "control_variates need a curvature that double precision can resolve, and some "
                 "columns are too nearly collinear or unequal in scale: standardise X, or drop some."
             )
         anchored = False
+    tuned = partial(tune_chain, task, batches, batch_size)
     if anchored:
-        look = partial(
-            anchor, post, known, rows=geometry_rows, key=key, scheme=batches, size=batch_size
+        noise = partial(
+            anchor, post, geometry, rows=geometry_rows, key=key, scheme=batches, size=batch_size
         )
-        made = _self_consistent(tuned, look, known)
+        made = _self_consistent(tuned, noise, geometry)
     else:
         made = tuned(None)
     if batches == "blocks":
-        alike = block_noise.warnings(post, known, anchored)
+        alike = block_noise.warnings(post, geometry, anchored)
         made = replace(made, warnings=made.warnings + alike)
     return made
 
 
-def moved(post: Posterior, near: Plan) -> Plan:
-    """A chain's plan under another prior, so near that what was seen of the rows there holds here.
+def replan(post: Posterior, near: Plan) -> Plan:
+    """A chain's plan under another prior, so near that what was found of the rows holds here.
 
     Curvature, noise and leverages of the rows are those of ``near``; the optimum and the slope
-    there are looked up. Rows are read as there.
+    there are found again. Rows are drawn as there.
     """
     theta = find_optimum(post)
-    seen = under_prior(near.geometry, post)
-    known = replace(seen, center=theta, gradient=mean_gradient(post, theta))
-    task = Task(methods.find(near.method), near.structure, dict(near.options), known, post)
+    under = estimation.under_prior(near.geometry, post)
+    geometry = replace(under, center=theta, gradient=mean_gradient(post, theta))
+    parameters = Parameters(tuple(post.labels), post.layout, post.model)
+    method, options = methods.find(near.method), dict(near.options)
     anchored = near.anchor
     if anchored is not None:
-        slope = post.num_data * known.gradient
+        slope = post.num_data * geometry.gradient
         anchored = replace(anchored, slope=slope, seen=fingerprint((post.data, post.hyper)))
-    return make(task, near.batches.scheme, near.batch_size, anchored)
+    task = Task(method, near.structure, options, geometry, parameters)
+    return tune_chain(task, near.batches.scheme, near.batch_size, anchored)
 
 
 def _readable(post: Posterior, method: Method, batches: str) -> str:
@@ -193,60 +188,30 @@ def _readable(post: Posterior, method: Method, batches: str) -> str:
     return "blocks" if batches == "auto" and method.engine == "chain" else batches
 
 
-def _known(
-    post: Posterior,
-    theta: Vector,
-    structure: str,
-    dense: bool,
-    rows: int | None,
-    key: Key,
-) -> Geometry:
-    """A and C as matrices where they fit, and in factors where the gain is to be."""
-    if structure in FACTORED:
-        predictors(post, balanced=structure == "classes")
-    if structure == "classes":
-        held = structure
-    else:
-        held = "dense" if dense else "kronecker" if structure == "kronecker" else "diagonal"
-    known = geometry(post, post.layout.unravel(theta), held, rows, key)
-    return factorise(post, known) if structure == "kronecker" and dense else known
-
-
-def _whether_anchored(method: Method, wanted: bool | None, likely: bool, dense: bool) -> bool:
+def _whether_anchored(method: Method, wanted: bool | None, likely: bool) -> bool:
     """Whether to use control variates; if not said, where the method likes them and they fit."""
     if wanted is None:
         return bool(method.control_variates) and likely
-    if not isinstance(wanted, bool | np.bool_):
-        raise InputError(f"control_variates must be True or False, found {wanted!r}.")
-    if wanted and method.control_variates is None:
+    if checks.flag("control_variates", wanted) and method.control_variates is None:
         why = (
-            "lives on the noise of plain gradients, which control variates take away"
+            "relies on the noise of plain gradients, which control variates take away"
             if method.engine == "chain"
             else "makes no steps of SGD"
         )
         raise InputError(f"method={method.name!r} {why}; leave control_variates out.")
-    if wanted and not dense and method.engine == "chain":
-        raise InputError(
-            "control_variates need the dense curvature, to know how far draws are from the "
-            "anchor; use structure='dense' if its matrices fit memory, or leave them out."
-        )
     return bool(wanted)
 
 
 def _self_consistent(
-    make: Callable[[Anchor], Plan], look: Callable[[Vector], Anchor], known: Geometry
+    tuned: Callable[[Anchor], Plan], noise: Callable[[Operator], Anchor], geometry: Geometry
 ) -> Plan:
     """A plan whose anchored noise is averaged over the very covariance it predicts (X9)."""
-    precision = known.num_data * known.hessian
-    cov: Vector = 1 / precision if precision.ndim == 1 else theory.recipes.inverse(precision)
+    cov = geometry.covariance
     for _ in range(_PASSES):
-        made = make(look(cov))
-        found = np.asarray(made.predicted.array)
-        scale = np.sqrt(cov if cov.ndim == 1 else np.diag(cov))
-        units = scale**2 if cov.ndim == 1 else scale[:, None] * scale
-        if np.abs((found - cov) / units).max() < _SETTLED:
+        made = tuned(noise(cov))
+        if cov.change(made.predicted) < _SETTLED:
             return made
-        cov = found
+        cov = made.predicted
     raise UnstablePlanError(
         f"method={made.method!r} with control variates does not settle: away from the anchor "
         "their noise grows faster than the chain forgets. Raise batch_size, or leave "
@@ -254,13 +219,13 @@ def _self_consistent(
     )
 
 
-def _structure(method: Method, structure: str | None, post: Posterior) -> str:
-    if structure is None:
-        structure = method.structures[0]
-        if structure == "dense" and post.dim > MAX_DENSE:
-            smaller = large_structures(post.model)
-            structure = next((s for s in smaller if s in method.structures), structure)
-    return checks.choice("structure", structure, method.structures)
+def _structure(method: Method, name: str | None, post: Posterior) -> Structure:
+    """The structure of the gain: as asked for, or the method's first, or the next that fits."""
+    if name is not None:
+        return structures.find(checks.choice("structure", name, method.structures))
+    first = structures.find(method.structures[0])
+    offered = (s for s in structures.STRUCTURES.values() if s.name in method.structures)
+    return first if first.fits(post) else next((s for s in offered if s.fits(post)), first)
 
 
 def fitting(post: Posterior, plan: Plan) -> Posterior:
@@ -278,7 +243,7 @@ def fitting(post: Posterior, plan: Plan) -> Posterior:
             f"the plan was made for {plan.dim} parameters, the posterior has {post.dim}. "
             "Plan again for this posterior."
         )
-    if post.model != plan.model:
+    if plan.model is not None and post.model != plan.model:
         raise InputError(
             "the plan was made for another model or other parameters. Plan again for this "
             "posterior."

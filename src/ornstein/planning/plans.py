@@ -12,10 +12,9 @@ from ornstein._base.errors import InputError
 from ornstein._base.trees import Layout
 from ornstein._base.types import Vector
 from ornstein.curvature.control_variates import Anchor
-from ornstein.curvature.estimation import Geometry
+from ornstein.curvature.geometry import Geometry
 from ornstein.data.batches import Batches
-from ornstein.linalg.bases import ClassBasis, KroneckerBasis
-from ornstein.linalg.operators import AlongBasis, Dense, Diagonal, Operator, as_matrix
+from ornstein.linalg.operators import Operator
 from ornstein.models.contract import Model
 from ornstein.planning.rules import LinearChain, Rule
 
@@ -46,17 +45,14 @@ class Plan:
         The minibatches' largest share of a direction's variance; injected noise makes the rest.
     labels, layout, model
         A name for every parameter, how the parameters lie in a flat vector, and the model the plan
-        was made for.
+        was made for; None where it was made from statistics.
     predicted
         Covariance of the draws (T2, or what the rule predicts; X7 under an epoch loader), as an
         operator.
-    predicted_cov
-        The same as an array: (D, D), or the variances (D,) where only diagonals or
-        factors are known.
     predicted_trace
         Sum of the draws' variances; with ``center`` it gives :attr:`mean_square`.
-    limit_cov
-        The same in the small-step limit (T1).
+    limit
+        The covariance in the small-step limit (T1).
     predicted_kl
         T3's divergence of that covariance from the posterior, in nats.
     predicted_kl_ou
@@ -86,11 +82,10 @@ class Plan:
     noise_share: float
     labels: tuple[str, ...]
     layout: Layout
-    model: Model
+    model: Model | None
     predicted: Operator
-    predicted_cov: Vector
     predicted_trace: float
-    limit_cov: Vector
+    limit: Operator
     predicted_kl: float
     predicted_kl_ou: float
     relaxation_steps: float
@@ -128,24 +123,33 @@ class Plan:
     @property
     def memory(self) -> int:
         """Bytes of the plan's arrays."""
-        leaves = jax.tree.leaves(
-            [self._arrays(part) for part in (self, self.geometry, self.geometry.factors)]
-        )
-        distinct = {id(leaf): np.asarray(leaf).nbytes for leaf in leaves}
-        return sum(distinct.values())
+        parts = (self, self.geometry, self.geometry.along)
+        values = (value for part in parts if part for value in vars(part).values())
+        leaves = jax.tree.leaves([v for v in values if isinstance(v, Operator | np.ndarray)])
+        return sum({id(leaf): np.asarray(leaf).nbytes for leaf in leaves}.values())
 
-    @staticmethod
-    def _arrays(part: object) -> list[Any]:
-        held = (Diagonal, Dense, AlongBasis, KroneckerBasis, ClassBasis, np.ndarray)
-        return [value for value in vars(part).values() if isinstance(value, held)] if part else []
+    @property
+    def predicted_cov(self) -> Vector:
+        """The predicted covariance as an array, (D, D); variances (D,) where it is not held."""
+        return self._entries(self.predicted)
+
+    @property
+    def limit_cov(self) -> Vector:
+        """The same in the small-step limit."""
+        return self._entries(self.limit)
+
+    def _entries(self, covariance: Operator) -> Vector:
+        if self.geometry.approximate:
+            return covariance.variances(self.dim)
+        return np.asarray(covariance.array)
 
     @property
     def posterior_precision(self) -> Vector:
-        """``N A``, or its diagonal; along the basis where A is known in factors."""
-        return self.num_data * self.geometry.hessian
+        """``N A`` as an array: a matrix, its diagonal, or along the basis of its structure."""
+        return np.asarray(self.geometry.precision.array)
 
     @property
-    def noise_cov(self) -> Vector:
+    def noise_cov(self) -> Operator:
         """Covariance over rows of the gradients in use: C, or what control variates leave."""
         return self.geometry.noise_cov if self.anchor is None else self.anchor.noise_cov
 
@@ -162,13 +166,12 @@ class Plan:
     @property
     def target_cov(self) -> Vector:
         """The covariance the method aims at: ``(N A)^-1``, or ``A^-1 C A^-1 / N``."""
-        A, C, N = self.geometry.hessian, self.geometry.noise_cov, self.num_data
-        if self.geometry.in_factors:
-            return np.asarray(self.predicted_cov)
-        inverse: Vector = np.linalg.inv(A) if A.ndim == 2 else 1 / A
+        if self.geometry.approximate:
+            return self.predicted_cov
         if self.target == "posterior":
-            return inverse / N
-        return (inverse @ C @ inverse if A.ndim == 2 else inverse * C * inverse) / N
+            return np.asarray(self.geometry.covariance.array)
+        inverse = self.geometry.hessian.inverse()
+        return inverse.congruent(self.geometry.noise_cov) / self.num_data
 
     @property
     def is_chain(self) -> bool:
@@ -176,18 +179,19 @@ class Plan:
         return self.engine == "chain"
 
     def refuse_matrices(self, name: str) -> None:
-        """Raise where A is known in factors only."""
-        if self.geometry.in_factors:
+        """Raise where A is held approximately only."""
+        if self.geometry.approximate:
             raise InputError(
                 f"{name} compares {self.dim:,} x {self.dim:,} covariances, which this plan does "
-                "not hold: A is known in factors. Compare plan.predicted_trace or "
-                "plan.predicted_cov (variances) with the draws', or plan with structure='dense'."
+                f"not hold: its structure is {self.geometry.structure}. Compare "
+                "plan.predicted_trace or plan.predicted_cov (variances) with the draws', or plan "
+                "with structure='dense'."
             )
 
     def covariance_given(self, batch_noise_cov: Vector) -> Vector:
         """What the draws' covariance would be with another minibatch noise, (D, D)."""
         self.refuse_matrices("covariance_given")
-        K, A = self.gain.dense(self.dim), as_matrix(self.geometry.hessian)
+        K, A = self.gain.dense(self.dim), self.geometry.hessian.dense(self.dim)
         Q = None if self.injected_cov is None else self.injected_cov.dense(self.dim)
         return self.rule.covariance(LinearChain(K, A, batch_noise_cov, Q))
 
@@ -197,8 +201,7 @@ class Plan:
 
     def to_json(self) -> str:
         """What was planned, as JSON: settings, predictions and one line per parameter."""
-        cov = self.predicted_cov
-        variances = np.diag(cov) if cov.ndim == 2 else cov
+        variances = self.predicted.variances(self.dim)
         record = {
             "method": self.method,
             "structure": self.structure,

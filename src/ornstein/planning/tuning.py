@@ -1,84 +1,189 @@
-"""From geometry to plan: a method tuned to batches of rows, and what its draws will be."""
+"""From statistics to a plan: a method tuned to batches of rows, and what its draws will be."""
 
 import math
-from dataclasses import replace
+from inspect import signature
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ornstein import theory
+from ornstein._base import checks
 from ornstein._base.errors import InputError
-from ornstein._base.types import Vector
+from ornstein._base.trees import Layout
+from ornstein.curvature import structures
 from ornstein.curvature.control_variates import Anchor, plain_batch_size
 from ornstein.curvature.control_variates import batch_size as anchored_batch_size
-from ornstein.curvature.estimation import FACTORED, Geometry
-from ornstein.data.batches import Batches
-from ornstein.linalg.operators import AlongBasis, as_operator
-from ornstein.models.posterior import Posterior
-from ornstein.planning import plan_checks as checks
-from ornstein.planning.methods import Method, Setting, Tuned
+from ornstein.curvature.geometry import Geometry
+from ornstein.data.batches import SCHEMES, Batches
+from ornstein.linalg.operators import Operator, as_operator
+from ornstein.models.contract import Model
+from ornstein.planning import methods, plan_checks
+from ornstein.planning.methods import Method, Setting
 from ornstein.planning.plans import Plan
-from ornstein.planning.prediction import flat, for_run, foresee, linear_chain
+from ornstein.planning.prediction import (
+    Prediction,
+    Update,
+    by_matrices,
+    by_spectrum,
+    for_run,
+    of_draws,
+)
 
 _WARMUP = 7  # relaxation times; an over-dispersed start's excess variance is down to e^-14
 _DRAWS = 1000
 _MANY_PARAMETERS_DRAWS = 200  # where steps are expensive
 _WORTH_ARRANGING = 2  # passes over the rows that a permutation must serve to be worth making
+_SMALL_STEPS = 100  # rows of a batch for methods that want small steps
+
+
+class Parameters(NamedTuple):
+    """What a plan needs to know of the parameters: names, layout, and the model if there is one."""
+
+    labels: tuple[str, ...]
+    layout: Layout
+    model: Model | None = None
+
+    @classmethod
+    def flat(cls, dim: int) -> "Parameters":
+        """A vector of so many."""
+        layout = Layout.of(np.zeros(dim))
+        return cls(tuple(layout.labels()), layout)
 
 
 class Task(NamedTuple):
-    """What is to be tuned: a method and the structure of its gain, to a posterior's geometry."""
+    """What is to be tuned: a method and the structure of its gain, to a geometry."""
 
     method: Method
     structure: str
     options: dict[str, Any]
-    known: Geometry
-    post: Posterior
+    geometry: Geometry
+    parameters: Parameters
 
 
-def make(task: Task, scheme: str, batch_size: int | None, anchored: Anchor | None) -> Plan:
+def tune(
+    geometry: Geometry,
+    method: str = "exact",
+    structure: str | None = None,
+    batch_size: int | None = None,
+    batches: str = "auto",
+    **options: Any,
+) -> Plan:
+    """Tune a method to statistics of a loss, without a posterior.
+
+    For streams, other frameworks and online estimates: whoever knows an optimum, the curvature
+    there, the noise of a row's gradient and the number of rows has a plan. Gradients are plain;
+    :func:`ornstein.plan` finds the statistics of a posterior, and may anchor gradients too.
+
+    Parameters
+    ----------
+    geometry
+        From :meth:`Geometry.of <ornstein.Geometry.of>`, or :func:`ornstein.geometry`.
+    method
+        One of ``ornstein.METHODS``.
+    structure
+        Structure of the gain; by default the method's own that the geometry can hold.
+    batch_size
+        Rows per minibatch; by default those that make the quickest draws, at most a quarter.
+    batches
+        ``windows``, ``independent``, ``epochs`` or ``auto``.
+    **options
+        The method's own options, e.g. ``rho`` for ``exact``.
+
+    Raises
+    ------
+    InputError
+        For an argument that does not fit.
+    UnstablePlanError
+        If the chain would diverge, before any step is made.
+
+    Examples
+    --------
+    >>> import ornstein as orn
+    >>> A, C = np.diag([1.0, 4.0]), np.diag([1.0, 4.0])
+    >>> plan = tune(orn.Geometry.of(np.zeros(2), A, C, num_data=1000), batch_size=50)
+    >>> plan.predicted_cov.diagonal().round(6).tolist(), bool(plan.predicted_kl < 1e-9)
+    ([0.001, 0.00025], True)
+    """
+    if not isinstance(geometry, Geometry):
+        raise InputError(
+            f"geometry must be an ornstein Geometry, found {type(geometry).__name__}. Make one "
+            "with ornstein.Geometry.of or ornstein.geometry."
+        )
+    chosen = methods.find(method)
+    given = chosen.all_options(options, tuple(signature(tune).parameters))
+    if structure is None:
+        own = (s for s in chosen.structures if structures.find(s).suits(geometry))
+        structure = next(own, chosen.structures[0])
+    checks.choice("structure", structure, chosen.structures)
+    if not structures.find(structure).suits(geometry):
+        raise InputError(
+            f"structure={structure!r} needs more than the geometry holds, which is "
+            f"{geometry.structure}; use structure={geometry.structure!r}, or another geometry."
+        )
+    N = geometry.num_data
+    if batch_size is not None:
+        checks.whole("batch_size", batch_size, high=N, why=f"the data has {N} rows")
+    unread = ("weighted", "blocks")
+    checks.choice("batches", batches, ("auto", *(s for s in SCHEMES if s not in unread)))
+    task = Task(chosen, structure, given, geometry, Parameters.flat(geometry.dim))
+    if chosen.engine != "chain":
+        return tune_engine(task, batch_size, anchored=False)
+    return tune_chain(task, batches, batch_size, None)
+
+
+def tune_chain(task: Task, scheme: str, batch_size: int | None, anchored: Anchor | None) -> Plan:
     """The plan, reading windows unless another scheme is asked for or would be quicker."""
-    N = task.known.num_data
+    N = task.geometry.num_data
     S = batch_size or _default_batch_size(task, anchored)
     if anchored is not None and anchored.multiplicity is not None:
         weighted = Batches("weighted", N, S, int(anchored.multiplicity.sum()))
-        return _tune(task, weighted, anchored)
+        return _tuned(task, weighted, anchored)
     batches = Batches("windows" if scheme == "auto" else scheme, N, S)
-    made = _tune(task, batches, anchored)
+    made = _tuned(task, batches, anchored)
     steps = min(made.segment_draws(made.thin) * made.thin, made.warmup + made.draws * made.thin)
     # Arranging takes time by the column, gathering a batch hardly so.
-    if scheme == "auto" and steps * S < (_WORTH_ARRANGING + task.post.dim / 4) * N:
+    if scheme == "auto" and steps * S < (_WORTH_ARRANGING + task.geometry.dim / 4) * N:
         independent = Batches("independent", N, S)
-        made = _tune(task, independent, anchored)
+        made = _tuned(task, independent, anchored)
     return made
 
 
+def tune_engine(task: Task, batch_size: int | None, anchored: bool) -> Plan:
+    """The plan of a method that is not a chain of SGD: what its draws are expected to be."""
+    method, geometry = task.method, task.geometry
+    N = geometry.num_data
+    batches = Batches("independent", N, batch_size or _default_batch_size(task, None))
+    update = _update(task, batches, None)
+    if method.control_variates is not None:
+        task = task._replace(options={**task.options, "control_variates": anchored})
+    injected = update.injected_cov
+    covariance = update.gain.scaled(1 / N) if injected is None else injected
+    made = of_draws(geometry, covariance)
+    return _plan(task, batches, None, update, made, warmup=0, thin=1, draws=_DRAWS)
+
+
 def _default_batch_size(task: Task, anchored: Anchor | None) -> int:
-    known = task.known
+    geometry = task.geometry
     if anchored is not None:
-        return anchored_batch_size(known, anchored)[0]
-    if task.method.any_step and known.structure in ("dense", *FACTORED):
-        return plain_batch_size(known)
-    return max(1, min(100, known.num_data // 4))
+        return anchored_batch_size(geometry, anchored)[0]
+    if task.method.any_step and geometry.structure != "diagonal":
+        return plain_batch_size(geometry)
+    return max(1, min(_SMALL_STEPS, geometry.num_data // 4))
 
 
-def _tune(task: Task, batches: Batches, anchored: Anchor | None) -> Plan:
-    method, structure, options, known, post = task
-    N, labels = batches.num_data, tuple(post.labels)
-    noise_cov = known.noise_cov if anchored is None else anchored.noise_cov
-    factor = batches.noise_factor
-    factors = known.factors
-    if factors is not None:
-        factors = replace(factors, noise_cov=factors.diagonal(noise_cov))
+def _update(task: Task, batches: Batches, anchored: Anchor | None) -> Update:
+    """What the method's recipe makes of the geometry, along the coordinates of its gain."""
+    method, structure, options, geometry, _ = task
+    noise_cov = geometry.noise_cov if anchored is None else anchored.noise_cov
+    frame = geometry.frame
     setting = Setting(
-        known.hessian,
-        noise_cov,
-        factor,
-        N,
+        np.asarray(frame.hessian.array),
+        np.asarray(frame.hessian.project(noise_cov).array),
+        batches.noise_factor,
+        batches.num_data,
         batches.batch_size,
         anchored is not None,
-        factors,
+        frame.rate,
     )
     tuned = method.tune(structure, setting, options)
     if anchored is not None and tuned.injected_cov is None:
@@ -87,103 +192,25 @@ def _tune(task: Task, batches: Batches, anchored: Anchor | None) -> Plan:
             "would stop moving. Use options that inject some (rho=1 for exact), or "
             "control_variates=False."
         )
-    if known.in_factors:
-        return _foreseen(task, batches, anchored, setting, tuned)
-    chain, rule = linear_chain(tuned, setting), tuned.rule
-    K, A, C_S, Q = chain
-    modes = theory.modes(K, A)
-    checks.refuse_unstable(method, modes, rule.stability_limit, A, labels)
-    relaxation = float(np.max(rule.relaxation_steps(modes.rates)))
-    checks.refuse_endless(relaxation)
-    thin = max(_stride(relaxation, batches), rule.min_thin)
-    cov = rule.covariance_under(batches, chain)
-    limit = rule.small_step_covariance(chain)
-    kl = theory.posterior_kl(cov, A, N)
-    made = Plan(
-        **_common(task, batches, setting, tuned),
-        **_covariances(cov, limit, known),
-        anchor=anchored,
-        noise_share=float(np.max(theory.noise_shares(modes, C_S, Q))),
-        predicted_kl=kl,
-        predicted_kl_ou=theory.posterior_kl(limit, A, N),
-        relaxation_steps=relaxation,
-        stability_margin=float(1 - modes.rates.max() / rule.stability_limit),
-        warmup=_WARMUP * thin,
-        thin=thin,
-        draws=_DRAWS,
-        warnings=tuple(
-            checks.warnings(method, structure, batches, known, anchored, labels, kl, relaxation)
-        ),
-    )
-    return for_run(made, made.warmup, made.warmup + made.draws * made.thin)
+
+    def operator(array: Any) -> Operator:
+        return frame.covariance.like(array) if frame.approximate else as_operator(array)
+
+    injected = None if tuned.injected_cov is None else operator(tuned.injected_cov)
+    return Update(operator(tuned.gain), injected, tuned.rule, noise_cov)
 
 
-def _foreseen(
-    task: Task, batches: Batches, anchored: Anchor | None, setting: Setting, tuned: Tuned
-) -> Plan:
-    """The plan of a chain where A is known in factors, and by its spectrum there."""
-    method, structure, _, known, post = task
-    factors, N, labels = setting.factors, batches.num_data, tuple(post.labels)
-    assert factors is not None
-    if batches.scheme == "epochs":
-        raise InputError(
-            f"An epoch loader is not planned for with structure={structure!r}; use windows, or "
-            "structure='diagonal'."
-        )
-    a, K = factors.hessian, tuned.gain
-    rate, nodes = float(np.max(K * a)), factors.spectrum.nodes
-    checks.refuse_beyond(rate * float(nodes.min()), rate * float(nodes.max()))
-    ahead = foresee(rate, factors, N, post.dim)
-    kl = ahead.kl
-    if anchored is not None:
-        unseen = anchored.beyond, anchored.aligned
-        kl = max(0.0, kl + theory.noise_kl(*unseen, batches.noise_factor, rate, post.dim))
-    ends = np.array([min(ahead.slowest, float(np.min(K * a))), ahead.fastest])
-    relaxation = float(np.max(theory.relaxation_steps(ends)))
-    checks.refuse_endless(relaxation)
-    thin = max(_stride(relaxation, batches), tuned.rule.min_thin)
-    own = K**2 * factors.noise_cov * batches.noise_factor
-    injected = np.zeros_like(a) if tuned.injected_cov is None else tuned.injected_cov
-    share = float(np.max(own / (own + injected)))
-    return Plan(
-        **_common(task, batches, setting, tuned),
-        **_along_basis(factors.operator(1 / (N * a)), ahead.trace, 1 - rate / 2),
-        anchor=anchored,
-        noise_share=share,
-        predicted_kl=kl,
-        predicted_kl_ou=ahead.kl_ou,
-        relaxation_steps=relaxation,
-        stability_margin=1 - ahead.fastest / 2,
-        warmup=_WARMUP * thin,
-        thin=thin,
-        draws=_MANY_PARAMETERS_DRAWS,
-        warnings=tuple(
-            checks.warnings(method, structure, batches, known, anchored, labels, kl, relaxation)
-            + (checks.noise_beyond_factors(share) if anchored is None else [])
-        ),
-    )
-
-
-def _covariances(cov: Vector, limit: Vector, known: Geometry) -> dict[str, Any]:
-    """The predicted covariances as arrays, and as an operator with its trace."""
-    predicted = as_operator(flat(cov, known))
-    return {
-        "predicted": predicted,
-        "predicted_cov": flat(cov, known),
-        "predicted_trace": predicted.trace(len(known.center)),
-        "limit_cov": flat(limit, known),
-    }
-
-
-def _along_basis(predicted: AlongBasis, trace: float, limit: float) -> dict[str, Any]:
-    """The same for a covariance in factors, T1's being a multiple of it."""
-    variances = predicted.variances(predicted.values.size)
-    return {
-        "predicted": predicted,
-        "predicted_cov": variances,
-        "predicted_trace": trace,
-        "limit_cov": limit * variances,
-    }
+def _tuned(task: Task, batches: Batches, anchored: Anchor | None) -> Plan:
+    geometry, update = task.geometry, _update(task, batches, anchored)
+    if geometry.approximate:
+        made, draws = by_spectrum(geometry, update, batches, anchored), _MANY_PARAMETERS_DRAWS
+    else:
+        labels = task.parameters.labels
+        made, draws = by_matrices(geometry, update, batches, task.method, labels), _DRAWS
+    thin = max(_stride(made.relaxation_steps, batches), update.rule.min_thin)
+    warmup = _WARMUP * thin
+    plan = _plan(task, batches, anchored, update, made, warmup, thin, draws)
+    return for_run(plan, warmup, warmup + draws * thin)
 
 
 def _stride(relaxation: float, batches: Batches) -> int:
@@ -199,61 +226,44 @@ def _stride(relaxation: float, batches: Batches) -> int:
     return -(-steps // even) * even
 
 
-def fit(task: Task, batch_size: int | None, anchored: bool) -> Plan:
-    """The plan of a method that is not a chain of SGD: what its draws are expected to be."""
-    method, structure, options, known, post = task
-    N = known.num_data
-    S = batch_size or _default_batch_size(task, None)
-    batches = Batches("independent", N, S)
-    factor = batches.noise_factor
-    factors = known.factors
-    setting = Setting(known.hessian, known.noise_cov, factor, N, S, factors=factors)
-    tuned = method.tune(structure, setting, options)
-    if method.control_variates is not None:
-        task = task._replace(options={**options, "control_variates": anchored})
-    K, A, _, Q = linear_chain(tuned, setting)
-    labels = tuple(post.labels)
-    checks.refuse_not_convex(A)
-    cov = Q if Q is not None else K / N
-    if factors is not None and known.in_factors:
-        predicted = factors.operator(cov[:, 0, 0])
-        kl = theory.approximation_kl(factors.spectrum, post.dim)
-        covariances = _along_basis(predicted, predicted.trace(post.dim), 1.0)
-    else:
-        kl, covariances = theory.posterior_kl(cov, A, N), _covariances(cov, cov, known)
+def _plan(
+    task: Task,
+    batches: Batches,
+    anchored: Anchor | None,
+    update: Update,
+    made: Prediction,
+    warmup: int,
+    thin: int,
+    draws: int,
+) -> Plan:
+    method, structure, options, geometry, parameters = task
     return Plan(
-        **_common(task, batches, setting, tuned),
-        **covariances,
-        anchor=None,
-        noise_share=0.0,
-        predicted_kl=kl,
-        predicted_kl_ou=kl,
-        relaxation_steps=1.0,
-        stability_margin=1.0,
-        warmup=0,
-        thin=1,
-        draws=_DRAWS,
-        warnings=tuple(checks.warnings(method, structure, batches, known, None, labels, kl, 1.0)),
+        method=method.name,
+        equation=method.variant(structure)[0],
+        target=method.target,
+        structure=structure,
+        batches=batches,
+        engine=method.engine,
+        options=MappingProxyType(options),
+        gain=update.gain,
+        injected_cov=update.injected_cov,
+        rule=update.rule,
+        geometry=geometry,
+        anchor=anchored,
+        **parameters._asdict(),
+        **made._asdict(),
+        warmup=warmup,
+        thin=thin,
+        draws=draws,
+        warnings=plan_checks.warnings(
+            method,
+            structure,
+            batches,
+            geometry,
+            anchored,
+            parameters.labels,
+            made.predicted_kl,
+            made.relaxation_steps,
+            made.noise_share,
+        ),
     )
-
-
-def _common(task: Task, batches: Batches, setting: Setting, tuned: Tuned) -> dict[str, Any]:
-    """The fields of a plan that repeat what it was made from."""
-    method, structure, options, known, post = task
-    injected = tuned.injected_cov
-    return {
-        "method": method.name,
-        "equation": method.variants[structure][0],
-        "target": method.target,
-        "structure": structure,
-        "batches": batches,
-        "engine": method.engine,
-        "options": MappingProxyType(options),
-        "gain": setting.operator(tuned.gain),
-        "injected_cov": None if injected is None else setting.operator(injected),
-        "rule": tuned.rule,
-        "geometry": known,
-        "labels": tuple(post.labels),
-        "layout": post.layout,
-        "model": post.model,
-    }

@@ -9,8 +9,9 @@ import scipy.stats
 
 from ornstein import theory
 from ornstein._base.types import Vector
-from ornstein.curvature.factored import hessian_products
-from ornstein.curvature.losses import joint_losses
+from ornstein.curvature.products import hessian_products
+from ornstein.curvature.row_sums import joint_losses
+from ornstein.linalg.eigen import scaled_eigh
 from ornstein.linalg.operators import as_matrix
 from ornstein.models.posterior import Posterior
 from ornstein.planning.plans import Plan
@@ -86,7 +87,7 @@ def _verdict(number: float, warn: float, fail: float) -> str:
 def diagnose(post: Posterior, plan: Plan, draws: Vector) -> Diagnosis:
     """Check A1-A4, the model, stationarity and the prediction of draws (chains, draws, D)."""
     flat = draws.reshape(-1, plan.dim)
-    if plan.geometry.in_factors:
+    if plan.geometry.approximate:
         return _without_matrices(post, plan, draws)
     with jax.enable_x64(True):
         seen = _of_chains(post, plan, flat) if plan.is_chain else Diagnosis(())
@@ -127,8 +128,8 @@ def _of_chains(post: Posterior, plan: Plan, flat: Vector) -> Diagnosis:
 def _dense_problem(plan: Plan) -> tuple[Vector, Vector, Vector, Vector | None]:
     """K, A, C_S, Q as matrices."""
     Q = None if plan.injected_cov is None else plan.injected_cov.dense(plan.dim)
-    C_S = as_matrix(plan.noise_cov) * plan.batches.noise_factor
-    return plan.gain.dense(plan.dim), as_matrix(plan.geometry.hessian), C_S, Q
+    C_S = plan.noise_cov.dense(plan.dim) * plan.batches.noise_factor
+    return plan.gain.dense(plan.dim), plan.geometry.hessian.dense(plan.dim), C_S, Q
 
 
 def _gaussian_noise(post: Posterior, plan: Plan, draws: Vector) -> tuple[Check, Vector]:
@@ -161,7 +162,7 @@ def _gaussian_noise(post: Posterior, plan: Plan, draws: Vector) -> tuple[Check, 
 
 def _constant_noise(plan: Plan, noise: Noise) -> Check:
     """A2: change of the predicted variances when the noise is averaged over the draws."""
-    C_S = as_matrix(plan.noise_cov) * plan.batches.noise_factor
+    C_S = plan.noise_cov.dense(plan.dim) * plan.batches.noise_factor
     changed = C_S + (noise.drawn - noise.planned) * plan.batches.noise_factor
     old, new = plan.covariance_given(C_S), plan.covariance_given(changed)
     number = float("nan")
@@ -197,10 +198,9 @@ def _anchor(plan: Plan, noise: Noise) -> Check:
 
 def _variance_ratios(old: Vector, new: Vector) -> Vector:
     """Eigenvalues of one covariance relative to another, where that one has any variance."""
-    scale = 1 / np.sqrt(np.maximum(np.diag(old), np.finfo(float).tiny))
-    values, vectors = np.linalg.eigh(old * scale[:, None] * scale)
-    kept = values > 1e-12 * values[-1]
-    root = (scale[:, None] * vectors)[:, kept] / np.sqrt(values[kept])
+    found = scaled_eigh(old)
+    kept = found.values > 1e-12 * found.values[-1]
+    root = found.directions[:, kept] / np.sqrt(found.values[kept])
     return np.linalg.eigvalsh(root.T @ new @ root)
 
 
@@ -237,10 +237,10 @@ def _quadratic_loss(post: Posterior, plan: Plan, draws: Vector) -> Check:
     thetas = np.concatenate([plan.center[None], draws])
     losses = joint_losses(post, thetas)
     offset = draws - plan.center
-    if plan.geometry.in_factors:
+    if plan.geometry.approximate:
         bent = plan.num_data * hessian_products(post, plan.center, offset, post.data)
     else:
-        bent = offset @ as_matrix(plan.posterior_precision)
+        bent = np.asarray(plan.geometry.precision.matvec(offset))
     quadratic = 0.5 * (offset * bent).sum(axis=1)
     number = 0.5 * float(np.var(losses[1:] - losses[0] - quadratic))
     return Check(
@@ -258,10 +258,11 @@ def _specification_along(plan: Plan) -> Check:
 
     Single directions scatter, so it is their mean that is judged.
     """
-    known = plan.geometry
-    likelihood = known.hessian - known.prior_hessian
-    informed = likelihood > known.prior_hessian
-    ratios = known.noise_cov[informed] / likelihood[informed] if informed.any() else np.ones(1)
+    geometry = plan.geometry
+    likelihood, prior = np.asarray(geometry.likelihood.array), geometry.prior_hessian.array
+    informed = likelihood > prior
+    noise = np.asarray(geometry.noise_cov.array)
+    ratios = noise[informed] / likelihood[informed] if informed.any() else np.ones(1)
     mean = float(max(ratios.mean(), 1e-12))
     return Check(
         "model",
@@ -292,8 +293,9 @@ def _total_variance(plan: Plan, draws: Vector) -> Check:
 
 def _specification(plan: Plan) -> Check:
     """The information equality: where the model is right, C equals the likelihood's share of A."""
-    A, C = as_matrix(plan.geometry.hessian), as_matrix(plan.geometry.noise_cov)
-    V, prior = theory.joint_diagonalisation(A, as_matrix(plan.geometry.prior_hessian))
+    geometry, dim = plan.geometry, plan.dim
+    A, C = geometry.hessian.dense(dim), geometry.noise_cov.dense(dim)
+    V, prior = theory.joint_diagonalisation(A, geometry.prior_hessian.dense(dim))
     informed = V[:, prior < 0.5]
     if informed.shape[1] == 0:
         low = high = 1.0

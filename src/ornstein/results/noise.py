@@ -12,7 +12,6 @@ from ornstein._base.types import Array, PyTree, Vector
 from ornstein.curvature.row_sums import block_rows
 from ornstein.data.batches import weights_of
 from ornstein.data.passes import sum_over_blocks
-from ornstein.linalg.operators import as_matrix
 from ornstein.models.contract import Model
 from ornstein.models.posterior import Posterior
 from ornstein.planning.plans import Plan
@@ -93,7 +92,8 @@ def look_at_noise(post: Posterior, plan: Plan, draws: Vector) -> Noise:
     plain = _noise_cov(post, rows, thetas, None)
     if not plan.control_variates:
         return Noise(_noise_cov(post, rows, plan.center[None], None), plain, plain)
-    return Noise(plan.noise_cov, _noise_cov(post, rows, thetas, plan.center), plain)
+    planned = np.asarray(plan.noise_cov.array)
+    return Noise(planned, _noise_cov(post, rows, thetas, plan.center), plain)
 
 
 def simulated(post: Posterior, plan: Plan, draws: Vector, direction: Vector) -> Vector:
@@ -114,7 +114,7 @@ def simulated(post: Posterior, plan: Plan, draws: Vector, direction: Vector) -> 
         along = rows["weights"] * np.asarray(_along(post.model, anchor, *at))
         picked = rng.choice(len(along), (batches, S), p=chances)
         noise.append(along[picked].mean(axis=1) - chances @ along)
-    expected = direction @ as_matrix(plan.noise_cov) @ direction / S
+    expected = direction @ plan.noise_cov.dense(plan.dim) @ direction / S
     return np.concatenate(noise) / np.sqrt(max(float(expected), np.finfo(float).tiny))
 
 

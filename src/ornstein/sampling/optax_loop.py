@@ -13,7 +13,7 @@ from ornstein._base.checks import random_key, same_layout
 from ornstein._base.errors import InputError
 from ornstein._base.trees import Layout, cast
 from ornstein._base.types import Array, Key, PyTree, Vector
-from ornstein.curvature.estimation import Geometry
+from ornstein.curvature.geometry import Geometry
 from ornstein.planning.plans import Plan
 from ornstein.planning.rules import Inputs, Kernel
 
@@ -136,7 +136,7 @@ def check_loss(loss: Callable[[PyTree], Any], layout: Layout, geometry: Geometry
             f"loss can be compared with a dense curvature only, and the plan's is "
             f"{geometry.structure}; leave loss out."
         )
-    A, N, D = geometry.hessian, geometry.num_data, len(geometry.center)
+    A, N, D = geometry.hessian.dense(geometry.dim), geometry.num_data, geometry.dim
     root = np.linalg.cholesky(A)
     rng = np.random.default_rng(0)
     # Directions in which the loss curves alike.
@@ -149,7 +149,7 @@ def check_loss(loss: Callable[[PyTree], Any], layout: Layout, geometry: Geometry
 
     tolerance = max(_CURVATURE, 3 * geometry.relative_error)
     if not size(curvature - wanted) <= tolerance * size(wanted):
-        prior = geometry.prior_hessian @ directions
+        prior = geometry.prior_hessian.dense(D) @ directions
         ratio = float((directions * curvature).sum() / (directions * wanted).sum())
         raise InputError(_mistake(ratio, N, size(curvature + prior - wanted) < 0.1 * size(prior)))
     distance = math.sqrt(N / D) * size(slope - geometry.gradient)

@@ -68,16 +68,15 @@ def _outweighing(plan: Plan) -> Vector:
     """
     rule, eps = plan.rule, plan.options["step_size"]
     extra = rule.extra_noise if isinstance(rule, Running) else plan.options["extra_noise"]
-    extra, own = np.asarray(extra, float), eps * plan.batches.noise_factor * plan.noise_cov
-    if extra.ndim < 2 and own.ndim == 2:
-        own = np.diag(own)
+    noise, extra = plan.noise_cov, np.asarray(extra, float)
+    own = eps * plan.batches.noise_factor * np.asarray(noise.own if extra.ndim < 2 else noise.array)
     return 4 * extra + 3 * own
 
 
 def _rho(plan: Plan) -> float:
-    """That of the plan's own choice: in factors, of the rate it took."""
-    factors = plan.geometry.factors
-    return 1.0 if factors is None or not plan.geometry.in_factors else 2 / factors.rate - 1
+    """That of the plan's own choice: of an approximate structure, that of the rate it took."""
+    geometry = plan.geometry
+    return 2 / geometry.rate - 1 if geometry.approximate else 1.0
 
 
 def _gentler(plan: Plan) -> Iterator[tuple[str, dict[str, Any]]]:

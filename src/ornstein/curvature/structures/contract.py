@@ -20,7 +20,7 @@ from ornstein.curvature.deviations import Deviations, PointDeviations
 from ornstein.curvature.geometry import Geometry, Missed
 from ornstein.curvature.products import LANCZOS, relative_spectrum
 from ornstein.linalg.bases import Basis
-from ornstein.linalg.operators import AlongDual, Factor, Operator
+from ornstein.linalg.operators import AlongDual, BasisRoot, Factor, Operator
 from ornstein.models.contract import per_example
 from ornstein.models.posterior import Posterior
 
@@ -65,6 +65,8 @@ class Structure(ABC):
     """Whether A is held approximately: products with it tell what is missed."""
     estimated: ClassVar[bool] = True
     """Whether A and C can be estimated in it; False for gains alone."""
+    anchored: ClassVar[bool] = True
+    """Whether gains of this structure anchor gradients unless asked otherwise."""
     search: ClassVar[Search | None] = None
 
     def refuse(self, post: Posterior) -> None:
@@ -74,6 +76,10 @@ class Structure(ABC):
     @abstractmethod
     def fits(self, post: Posterior) -> bool:
         """Whether it suits the model, at its size."""
+
+    def suits(self, geometry: Geometry) -> bool:
+        """Whether a gain of this structure can be made from what a geometry holds."""
+        return geometry.frame.structure == self.name
 
     @abstractmethod
     def held(self, post: Posterior) -> "Structure":
@@ -93,6 +99,10 @@ class Structure(ABC):
     def operator(self, array: Vector, basis: Basis | None) -> Operator:
         """A curvature of this structure."""
 
+    def refuse_anchors(self) -> None:
+        """Raise where what it holds is too little for control variates."""
+        return
+
     @abstractmethod
     def deviations(
         self, post: Posterior, geometry: Geometry, cov: Operator, key: Key
@@ -102,6 +112,7 @@ class Structure(ABC):
     def fit(self, post: Posterior, theta: Vector, rows: PyTree) -> Basis | None:
         """The basis along which rows are summed; None where there is none."""
         del post, theta, rows
+        return None
 
     def finish(
         self, sums: RowSums, rows: int, prior: Vector, mean: Vector, num_data: int
@@ -122,6 +133,7 @@ class Structure(ABC):
     ) -> Missed | None:
         """What it misses of A; None where that is nothing, or not known."""
         del post, theta, hessian, rows, products
+        return None
 
     def attach(self, post: Posterior, geometry: Geometry) -> Geometry:
         """The geometry, with this structure beside the one in which it is held."""
@@ -161,6 +173,7 @@ class AlongBasis(Structure):
     ) -> Missed:
         """By Lanczos' method, of so many products."""
         root = hessian.inverse().sqrt()
+        assert isinstance(root, BasisRoot)
         return relative_spectrum(post, theta, root, rows, products or self.products)
 
 

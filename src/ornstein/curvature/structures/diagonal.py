@@ -23,11 +23,16 @@ class DiagonalStructure(Structure):
 
     name = "diagonal"
     words = "on diagonals"
+    anchored = False
 
     def fits(self, post: Posterior) -> bool:
         """Always."""
         del post
         return True
+
+    def suits(self, geometry: Geometry) -> bool:
+        """Whatever is held by parameter."""
+        return geometry.structure in ("dense", "diagonal")
 
     def held(self, post: Posterior) -> Structure:
         """Matrices where they fit, so that a diagonal gain's error is predicted."""
@@ -56,15 +61,20 @@ class DiagonalStructure(Structure):
         del basis
         return Diagonal(array)
 
+    def refuse_anchors(self) -> None:
+        """How far draws are from an anchor depends on correlations."""
+        raise InputError(
+            "control_variates need the dense curvature, to know how far draws are from the "
+            "anchor; use structure='dense' if its matrices fit memory, or leave them out."
+        )
+
     def deviations(
         self, post: Posterior, geometry: Geometry, cov: Operator, key: Key
     ) -> Deviations:
-        """Refused: how far draws are from the anchor depends on correlations."""
+        """Refused."""
         del post, geometry, cov, key
-        raise InputError(
-            "control_variates need the correlations of the parameters, and only diagonals are "
-            "held; use structure='dense' if its matrices fit memory, or leave them out."
-        )
+        self.refuse_anchors()
+        raise NotImplementedError
 
 
 class ScalarStructure(DiagonalStructure):

@@ -8,18 +8,27 @@ from typing import Any, NamedTuple, TypeAlias
 from ornstein._base import checks
 from ornstein._base.errors import InputError
 from ornstein._base.types import Vector
-from ornstein.curvature.estimation import Factors
-from ornstein.linalg.operators import Operator, as_operator
+from ornstein.curvature.structures import STRUCTURES
 from ornstein.planning.rules import FirstOrder, Rule
 from ornstein.theory import Recipe
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What a recipe may use: A and C (matrices, or vectors for diagonals), ``C_S/C``, N.
+    """What a recipe may use.
 
-    ``anchored`` gradients (X9) have no noise at the optimum: some must be injected. ``factors``
-    hold A and the noise in use along a basis, for gains of that structure.
+    Attributes
+    ----------
+    hessian, noise_cov
+        A and C as arrays along the coordinates of the gain's structure: matrices or diagonals.
+    noise_factor
+        ``C_S / C``.
+    num_data, batch_size
+        N and S.
+    anchored
+        Whether gradients are anchored (X9) and have no noise at the optimum: some must be injected.
+    rate
+        The fastest rate by which what the gain's structure misses of A costs little.
     """
 
     hessian: Vector
@@ -28,16 +37,12 @@ class Setting:
     num_data: int
     batch_size: int
     anchored: bool = False
-    factors: Factors | None = None
+    rate: float = 1.0
 
     @property
     def batch_noise_cov(self) -> Vector:
         """``C_S``."""
         return self.noise_cov * self.noise_factor
-
-    def operator(self, values: Vector) -> Operator:
-        """A recipe's gain or covariance: an array, or its values along their basis."""
-        return as_operator(values) if self.factors is None else self.factors.operator(values)
 
 
 class Tuned(NamedTuple):
@@ -68,6 +73,9 @@ class Method:
     ----------
     variants
         Equation and recipe per structure of the gain; the first is the default.
+    along
+        Equation and recipe for a gain of any approximate structure, along its basis; None where
+        the method has none.
     options
         The method's own options with their defaults.
     target
@@ -85,6 +93,7 @@ class Method:
     name: str
     summary: str
     variants: Mapping[str, tuple[str, Tune]]
+    along: tuple[str, Tune] | None = None
     options: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     target: str = "posterior"
     control_variates: bool | None = False
@@ -99,7 +108,17 @@ class Method:
     @property
     def structures(self) -> tuple[str, ...]:
         """Structures of the gain on offer."""
-        return tuple(self.variants)
+        if self.along is None:
+            return tuple(self.variants)
+        approximate = (s.name for s in STRUCTURES.values() if s.approximate)
+        return tuple(dict.fromkeys((*self.variants, *approximate)))
+
+    def variant(self, structure: str) -> tuple[str, Tune]:
+        """Equation and recipe for a structure of the gain."""
+        if structure in self.variants or self.along is None:
+            return self.variants[structure]
+        equation, recipe = self.along
+        return f"{equation} {STRUCTURES[structure].words}", recipe
 
     def all_options(
         self, options: Mapping[str, Any], known_elsewhere: tuple[str, ...] = ()
@@ -116,6 +135,6 @@ class Method:
 
     def tune(self, structure: str, setting: Setting, options: Mapping[str, Any]) -> Tuned:
         """Gain and noise for a setting; ``options`` are all of the method's."""
-        _, function = self.variants[structure]
+        _, function = self.variant(structure)
         made = function(setting, **options)
         return made if isinstance(made, Tuned) else Tuned(made.gain, made.injected_cov)

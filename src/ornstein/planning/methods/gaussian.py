@@ -6,28 +6,23 @@ expected to have.
 
 from types import MappingProxyType
 
+import numpy as np
+
 from ornstein._base import checks
-from ornstein._base.types import Vector
+from ornstein.linalg.operators import as_operator
 from ornstein.planning.methods.contract import Method, Setting
 from ornstein.theory import Recipe
-from ornstein.theory.recipes import diagonal, inverse
+from ornstein.theory.recipes import diagonal
 
 
 def _full(setting: Setting) -> Recipe:
-    A = setting.hessian
-    gain: Vector = inverse(A) if A.ndim == 2 else 1 / A
+    gain = np.asarray(as_operator(setting.hessian).inverse().array)
     return Recipe(gain, gain / setting.num_data)
 
 
 def _mean_field(setting: Setting) -> Recipe:
     """The best product of Gaussians has the posterior's conditional variances (T3)."""
     gain = 1 / diagonal(setting.hessian)
-    return Recipe(gain, gain / setting.num_data)
-
-
-def _factors(setting: Setting) -> Recipe:
-    assert setting.factors is not None
-    gain = 1 / setting.factors.hessian
     return Recipe(gain, gain / setting.num_data)
 
 
@@ -57,9 +52,8 @@ METHODS = (
         {
             "dense": ("T3", _full),
             "diagonal": ("T3 on diagonals", _mean_field),
-            "kronecker": ("T3 in Kronecker factors", _factors),
-            "classes": ("T3 with a matrix for every class", _factors),
         },
+        ("T3", _full),
         control_variates=None,
         engine="laplace",
     ),
@@ -67,7 +61,7 @@ METHODS = (
         "bbvi",
         "black-box variational inference: the best Gaussian by stochastic gradients",
         {"diagonal": ("mean field", _bbvi_mean_field), "dense": ("full rank", _bbvi_full)},
-        MappingProxyType({"tolerance": 0.01, "max_steps": 2_000_000}),
+        options=MappingProxyType({"tolerance": 0.01, "max_steps": 2_000_000}),
         control_variates=True,
         engine="bbvi",
     ),
@@ -75,7 +69,7 @@ METHODS = (
         "nuts",
         "the reference, for posteriors that are not Gaussian: no-U-turn sampling on all rows",
         {"dense": ("NUTS", _nuts)},
-        MappingProxyType({"tune": 500}),
+        options=MappingProxyType({"tune": 500}),
         control_variates=None,
         engine="nuts",
     ),

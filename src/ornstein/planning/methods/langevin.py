@@ -11,12 +11,14 @@ from ornstein import theory
 from ornstein._base import checks
 from ornstein._base.errors import InputError
 from ornstein._base.types import Vector
+from ornstein.linalg.eigen import inverse
+from ornstein.linalg.operators import as_operator
 from ornstein.planning.methods.contract import Method, Setting, Tuned
 from ornstein.planning.rules import Decreasing, Momentum, Running
 from ornstein.planning.rules.momentum import checked_momentum
 from ornstein.theory import Recipe
 from ornstein.theory.langevin import inverse_diagonal
-from ornstein.theory.recipes import diagonal, inverse
+from ornstein.theory.recipes import diagonal
 
 _FASTEST = 0.1  # K A of SGFS, at most: its finite steps then cost 0.0007 nats a direction
 _SGLD_KL = 0.3  # nats that the step of SGLD may cost unless it is given
@@ -69,7 +71,7 @@ def _own_noise(structure: str, setting: Setting, eps: float) -> Vector:
     ``K = (2/N) (C_S + E E'/eps)^-1``, so ``E E' >= eps (2 A / (N k) - C_S)`` keeps ``K A <= k``.
     """
     A, C_S, N = setting.hessian, setting.batch_noise_cov, setting.num_data
-    if structure != "dense" or C_S.ndim == 1:
+    if structure != "dense":
         a, c = diagonal(A), diagonal(C_S)
         extra = eps * np.maximum(c, 2 * a / (N * _FASTEST) - c)
         return np.asarray(extra.mean()) if structure == "scalar" else extra
@@ -116,7 +118,7 @@ def _sgld(
 ) -> Tuned:
     M, N = units(setting), setting.num_data
     if step_size is None:
-        A, C_S, square = (_square(matrix, setting) for matrix in _all(setting, M))
+        A, C_S, square = _aligned(setting, setting.hessian, setting.batch_noise_cov, M)
         step = theory.sgld_step_size(A, C_S, N, square, _SGLD_KL)
     else:
         step = checks.positive("step_size", step_size)
@@ -129,22 +131,16 @@ def _sgld(
             raise InputError("decay_steps is for decreasing steps: give decay, e.g. 0.55, too.")
         return Tuned(gain, injected)
     if decay_steps is None:
-        A, _, square = (_square(matrix, setting) for matrix in _all(setting, gain))
+        A, square = _aligned(setting, setting.hessian, gain)
         decay_steps = float(theory.relaxation_steps(theory.modes(square, A).rates).max())
     after = checks.positive("decay_steps", decay_steps)
     return Tuned(gain, injected, Decreasing(power, after))
 
 
-def _all(setting: Setting, gain: Vector) -> tuple[Vector, Vector, Vector]:
-    return setting.hessian, setting.batch_noise_cov, gain
-
-
-def _square(values: Vector, setting: Setting) -> Vector:
-    """A matrix, or a batch of 1 x 1 matrices where only diagonals are known."""
-    dim = len(setting.hessian)
-    if setting.hessian.ndim == 1:
-        return np.broadcast_to(values, (dim,))[:, None, None]
-    return values if values.ndim == 2 else np.diag(np.broadcast_to(values, (dim,)))
+def _aligned(setting: Setting, *arrays: Vector) -> list[Vector]:
+    """Matrices, or batches of 1 x 1 matrices where only diagonals are known."""
+    A, dim = as_operator(setting.hessian), len(setting.hessian)
+    return [A.aligned(as_operator(array), dim) for array in arrays]
 
 
 def _identity(setting: Setting) -> Vector:
@@ -193,7 +189,7 @@ METHODS = (
             "diagonal": ("R6, R7", partial(_sgfs, "diagonal")),
             "scalar": ("R6", partial(_sgfs, "scalar")),
         },
-        MappingProxyType(
+        options=MappingProxyType(
             {"step_size": 1.0, "extra_noise": None, "h_max": None, "estimate": "optimum"}
         ),
     ),
@@ -205,7 +201,7 @@ METHODS = (
             "diagonal": ("R8, preconditioned", partial(_sgld, _posterior_diagonal)),
             "dense": ("R8, preconditioned", partial(_sgld, _posterior_cov)),
         },
-        MappingProxyType({"step_size": None, "decay": 0.0, "decay_steps": None}),
+        options=MappingProxyType({"step_size": None, "decay": 0.0, "decay_steps": None}),
     ),
     Method(
         "sghmc",
@@ -215,7 +211,7 @@ METHODS = (
             "diagonal": ("X4", partial(_sghmc, inverse_diagonal)),
             "scalar": ("X4", partial(_sghmc, lambda _: np.asarray(1.0))),
         },
-        MappingProxyType({"momentum": 0.5, "step_size": None, "corrected": True}),
+        options=MappingProxyType({"momentum": 0.5, "step_size": None, "corrected": True}),
         any_step=True,
     ),
 )

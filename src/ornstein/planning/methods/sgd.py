@@ -9,12 +9,13 @@ from ornstein import theory
 from ornstein._base import checks
 from ornstein._base.errors import InputError
 from ornstein._base.types import Vector
+from ornstein.linalg.eigen import inverse
 from ornstein.planning.methods.contract import Method, Setting, Tuned
 from ornstein.planning.rules import Averaged, FirstOrder, Momentum
 from ornstein.planning.rules.momentum import checked_momentum
 from ornstein.theory import Recipe
 from ornstein.theory.langevin import inverse_diagonal, largest_rate
-from ornstein.theory.recipes import diagonal, inverse
+from ornstein.theory.recipes import diagonal
 
 
 def _exact(setting: Setting, rho: float | None) -> Recipe:
@@ -32,17 +33,15 @@ def _exact_diagonal(setting: Setting, rho: float | None) -> Recipe:
     return theory.exact_diagonal(A, C_S, N, checks.non_negative("rho", rho))
 
 
-def _exact_factored(setting: Setting, rho: float | None) -> Recipe:
-    """X2 along the basis, at one rate, as fast as the structure's error allows.
+def _exact_along(setting: Setting, rho: float | None) -> Recipe:
+    """X2 along a basis, at one rate, as fast as the structure's error allows.
 
     Slower along directions in which the minibatches make more noise than that rate bears.
     """
-    factors, N = setting.factors, setting.num_data
-    assert factors is not None
-    a, c_S = factors.hessian, factors.noise_cov * setting.noise_factor
+    a, c_S, N = setting.hessian, setting.batch_noise_cov, setting.num_data
     noise = N * c_S / a
     if rho is None:
-        rate = np.minimum(factors.rate, 1 / (1 + noise))
+        rate = np.minimum(setting.rate, 1 / (1 + noise))
     else:
         rate = 2 / (1 + checks.non_negative("rho", rho) + noise)
     return theory.exact_at_rate(a, c_S, N, rate)
@@ -97,10 +96,9 @@ METHODS = (
         {
             "dense": ("X2", _exact),
             "diagonal": ("X2 on diagonals", _exact_diagonal),
-            "kronecker": ("X2 in Kronecker factors", _exact_factored),
-            "classes": ("X2 with a matrix for every class", _exact_factored),
         },
-        MappingProxyType({"rho": None}),
+        ("X2", _exact_along),
+        options=MappingProxyType({"rho": None}),
         control_variates=True,
         any_step=True,
     ),
@@ -119,7 +117,7 @@ METHODS = (
         "momentum",
         "SGD with momentum, exact at a finite step",
         {"dense": ("X4", _momentum)},
-        MappingProxyType({"momentum": 0.5}),
+        options=MappingProxyType({"momentum": 0.5}),
         control_variates=None,
         any_step=True,
     ),
@@ -131,7 +129,7 @@ METHODS = (
             "diagonal": ("X5", _averaged(inverse_diagonal)),
             "scalar": ("X5", _averaged(lambda _: np.asarray(1.0))),
         },
-        MappingProxyType({"window": None, "step_size": None}),
+        options=MappingProxyType({"window": None, "step_size": None}),
         target="sandwich",
         control_variates=None,
     ),

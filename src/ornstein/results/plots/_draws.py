@@ -110,8 +110,7 @@ def spread(result: Result) -> Figure:
     arviz = arviz_module()
     flat = result.flat.reshape(-1, result.plan.dim)
     shown = _clearest(flat)
-    cov = result.plan.predicted_cov
-    expected = np.sqrt(np.diag(cov) if cov.ndim == 2 else cov)[shown]
+    expected = np.sqrt(result.plan.predicted.variances(result.plan.dim))[shown]
     ratio = flat[:, shown].std(axis=0, ddof=1) / expected
     with np.errstate(invalid="ignore", divide="ignore"):
         effective = [float(arviz.ess(result.flat[..., i], method="sd")) for i in shown]

@@ -35,7 +35,9 @@ def gradient_noise(result: Result, diagnosis: Diagnosis) -> tuple[Figure, ...]:
 
 def along_modes(plan: Plan, noise: Noise) -> tuple[Vector, Vector, Vector]:
     """Planned, measured and plain variances ``N C_S / A``, direction by direction (X8)."""
-    V, _ = theory.joint_diagonalisation(as_matrix(plan.geometry.hessian), as_matrix(noise.planned))
+    V, _ = theory.joint_diagonalisation(
+        plan.geometry.hessian.dense(plan.dim), as_matrix(noise.planned)
+    )
     scale = plan.num_data * plan.batches.noise_factor
     planned, drawn, plain = (
         scale * np.einsum("ij,ik,kj->j", V, as_matrix(cov), V) for cov in noise

@@ -19,7 +19,7 @@ _MOST_DENSE = 400  # parameters whose covariances are compared entry by entry
 def compares_matrices(result: Result) -> bool:
     """Whether there are draws and room enough to compare covariances."""
     chains, draws, dim = result.flat.shape
-    return dim <= _MOST_DENSE and chains * draws > 2 * dim and not result.plan.geometry.in_factors
+    return dim <= _MOST_DENSE and chains * draws > 2 * dim and not result.plan.geometry.approximate
 
 
 def measured(result: Result) -> MeasuredKL | None:

@@ -4,12 +4,10 @@ from time import perf_counter
 
 import jax
 import numpy as np
-import scipy.linalg
 
 from ornstein._base.errors import InputError
 from ornstein._base.types import Array, Vector
-from ornstein.curvature.estimation import FACTORED
-from ornstein.linalg.operators import Dense, Diagonal, Factor, dim_of
+from ornstein.linalg.operators import Diagonal, Factor, Operator
 from ornstein.models.posterior import Posterior
 from ornstein.planning.plans import Plan
 from ornstein.sampling.settings import OpenProgress, Run, Settings, Status
@@ -29,29 +27,15 @@ def run(post: Posterior, plan: Plan, key: Array, settings: Settings, progress: O
 
 
 def local_root(plan: Plan) -> Factor:
-    """``W`` with ``W W' = (N A)^-1``; of A's diagonal where the plan's structure is diagonal.
-
-    In factors where the plan's structure is that.
-
-    A triangular solve with the Cholesky factor of the precision, in units in which the precision's
-    diagonal is one.
-    """
-    factors = plan.geometry.factors
-    if plan.structure in FACTORED and factors is not None:
-        return factors.operator(1 / (plan.num_data * factors.hessian)).sqrt()
-    precision = plan.posterior_precision
-    diagonal = np.diag(precision) if precision.ndim == 2 else precision
-    if not (diagonal > 0).all():
-        raise _no_minimum()
-    scale = 1 / np.sqrt(diagonal)
-    if precision.ndim < 2 or plan.structure == "diagonal":
-        return Diagonal(scale)
+    """``W`` with ``W W' = (N A)^-1``, in the structure of the plan's gain."""
+    frame = plan.geometry.frame
+    precision: Operator = frame.precision
+    if plan.structure == "diagonal":
+        precision = Diagonal(precision.own)
     try:
-        lower = np.linalg.cholesky(precision * scale[:, None] * scale)
+        return precision.inverse_root()
     except np.linalg.LinAlgError:
         raise _no_minimum() from None
-    root = scipy.linalg.solve_triangular(lower, np.diag(scale), lower=True)
-    return Dense(np.ascontiguousarray(root.T))
 
 
 def draw(key: Array, mean: Vector, root: Factor, settings: Settings) -> Vector:
@@ -60,7 +44,7 @@ def draw(key: Array, mean: Vector, root: Factor, settings: Settings) -> Vector:
     Every chain has a key of its own, so that fewer chains are the first of more.
     """
     flat = np.empty((settings.chains, settings.draws, len(mean)))
-    shape = settings.draws, dim_of(root) or len(mean)
+    shape = settings.draws, root.coordinates(len(mean))
     for chain, target in enumerate(flat):
         seed = np.asarray(jax.random.key_data(jax.random.fold_in(key, chain))).tolist()
         normal = np.random.default_rng(seed).standard_normal(shape)  # which need not be compiled
