@@ -6,13 +6,14 @@ from benchmarks.markdown import number, table
 
 _ABOUT = """## Learning a prior precision, and cross-validation
 
-The paper's Figure 3: softmax regression, one prior precision learned from 10, then {draws} draws at
-the learned value. Next to it, planning and sampling at that value, and five-fold cross-validation
-of the optimum over the figure's grid, every search begun where the last one ended:
-`orn.cross_validate`, which finds optima to a hundredth (MNIST) or a thousandth (covertype) of a
-posterior standard deviation, and scikit-learn's `LogisticRegression` at its default tolerance (one
-fold, times five). Seconds, compilation included: every way in a fresh process, the joint run
-before, between and after the others, of which the median is shown."""
+The paper's Figure 3: softmax regression, one prior precision learned from a start of 10, then
+{draws} draws at the learned value (the joint run). For comparison: planning and sampling with that
+value fixed, and five-fold cross-validation of the optimum over the figure's grid, where every
+search starts at the end of the last one. Cross-validation is done by `orn.cross_validate`, which
+finds optima to a hundredth (MNIST) or a thousandth (covertype) of a posterior standard deviation,
+and by scikit-learn's `LogisticRegression` at its default tolerance (one fold, times five). Seconds,
+with compilation: each in a fresh process; the joint run was measured before, between and after the
+others, and its median is shown."""
 
 _HEAD = [
     "",

@@ -42,14 +42,14 @@ python -m benchmarks answer page                   # one section, then this page
 python -m benchmarks --quick                       # short runs, for trying out
 ```
 
-Chains run in single precision. Compilation is measured apart and not counted, but for learning.
-Speeds of a shared machine drift; ratios of figures from one run are what to trust."""
+Chains run in single precision. Compilation is measured separately and not counted, except for
+learning. The speed of a shared machine drifts; trust ratios of figures from the same run."""
 
 
 def _ratios(results: dict[str, Section]) -> str:
     lines = ["## In short"]
     if any(found.get("quick") for found in results.values()):
-        lines.append("**These are figures of a quick run, for trying out only.**")
+        lines.append("**These figures are from a quick run, for trying out only.**")
     if "rates" in results:
         lines += [_rate_ratios(results["rates"]), _RATE_LIMITS, _room(results["rates"])]
     if "answer" in results:
@@ -71,21 +71,21 @@ def _rate_ratios(found: Section) -> str:
 
 
 _RATE_RATIOS = {
-    "windows over best peer": "windows, over the faster of blackjax and optax",
-    "independent over best peer": "independent rows, over the same",
-    "windows over limit independent": "windows, over native code on independent rows",
-    "windows over limit windows": "windows, over native code on windows never redrawn",
-    "independent over limit independent": "independent rows, over native code on such",
+    "windows over best peer": "windows / the faster of blackjax and optax",
+    "independent over best peer": "independent rows / the same",
+    "windows over limit independent": "windows / native code with independent rows",
+    "windows over limit windows": "windows / native code with windows never redrawn",
+    "independent over limit independent": "independent rows / native code with the same",
 }
 
-_RATE_LIMITS = """What the limits are: the native loops are the same steps written for LLVM (numba),
-vectorised, without a framework between them. On W1 a step is half a microsecond of about seven
-small kernels, which XLA would start one by one: the loop is marked to become one kernel, as the
-flag below does for all small loops. On W3 a step is two products of a 100 x 784 matrix: independent
-rows nearly reach the native loop's speed, and optax and blackjax come near, which leaves no room
-for large ratios there.
+_RATE_LIMITS = """The native loops are the upper limit: the same steps written for LLVM (numba),
+vectorised, without a framework. On W1 a step is half a microsecond in about seven small kernels,
+which XLA would start one by one; the loop is compiled into a single kernel instead, as the flag
+below does for all small loops. On W3 a step is two products with a 100 x 784 matrix: independent
+rows nearly reach the speed of the native loop, and optax and blackjax come close, so large ratios
+are not possible there.
 
-How much room there is over the faster of blackjax and optax:"""
+The most that any loop could gain over the faster of blackjax and optax, and what ornstein gains:"""
 
 
 def _room(found: Section) -> str:
@@ -109,8 +109,8 @@ def _room(found: Section) -> str:
 
 
 _OURS = ("sgd windows", "sgd independent")
-_ROOM = """On W3 nobody can be four times as quick as optax: a loop without any framework is about
-twice as quick. An unrolled scan was no way there either: it has more kernels to start."""
+_ROOM = """On W3 no loop can be four times as fast as optax: the one without a framework is about
+twice as fast. Unrolling the scan did not help there either: it has more kernels to start."""
 
 
 def _ess_ratios(found: Section) -> str:
@@ -126,22 +126,26 @@ def _ess_ratios(found: Section) -> str:
         rows.append([problem["title"], *cells])
     head = [
         "",
-        "control variates, over NUTS (window adaptation)",
-        "plain, over the same",
-        "control variates, over NUTS given Laplace's metric",
-        "plain, over the same",
+        "control variates / NUTS (window adaptation)",
+        "plain / the same",
+        "control variates / NUTS with Laplace's metric",
+        "plain / the same",
     ]
     return (
-        "Effective draws per second while sampling (bulk, worst parameter), over NUTS (`-`: its "
-        "warm-up alone exceeds the time given):\n\n" + table(head, rows) + "\n\n" + _PLAIN
+        "Effective draws per second while sampling (bulk ESS of the worst parameter), relative to "
+        "NUTS (`-`: its warm-up alone exceeds the time limit):\n\n"
+        + table(head, rows)
+        + "\n\n"
+        + _PLAIN
     )
 
 
-_PLAIN = """Plain minibatches need about N rows for an effective draw, whatever their size: as many
-as one gradient of all rows, where NUTS takes six or seven for its draw. That is the ratio to expect
-where both read their rows equally fast, and larger batches or smaller ones do not change it. On
-protein 51,780 rows go into an effective draw, 6.3 x 10^8 a second on two cores; five times NUTS
-would take 10^9, which is what the native loop reads on W4 from windows that it never redraws."""
+_PLAIN = """Plain minibatches need about N rows for an effective draw, whatever the batch size.
+That is as many as one gradient of all rows, and NUTS computes six or seven of those for a draw. So
+this is the ratio to expect if both read rows equally fast, and the batch size does not change it.
+On protein an effective draw reads 51,780 rows, 6.3 x 10^8 per second on two cores; five times the
+speed of NUTS would need 10^9, which is what the native loop reads on W4 from windows that it never
+redraws."""
 
 
 def _answer_ratios(found: Section) -> str:
@@ -154,7 +158,7 @@ def _answer_ratios(found: Section) -> str:
     head = ["", *(found["contestants"][name] for name in rivals)]
     return (
         "Seconds from call to answer, divided by those of ornstein with control variates (above 1: "
-        "ornstein is faster; `>`: not reached in the time spent):\n\n" + table(head, rows)
+        "ornstein is faster; `>`: not reached within the time limit):\n\n" + table(head, rows)
     )
 
 
@@ -181,15 +185,14 @@ def _when_not(found: Section) -> str:
     return f"""### When something else is the better tool
 
 - **Laplace: faster on {laplace}.** The default plan needs the optimum and the
-  Hessian there, and these two *are* the Laplace approximation: drawing from it costs next to
-  nothing more. Whoever wants Gaussian draws and no more should take it. What the chains add: they
-  move by the model's own gradients, so `diagnose()` can tell where the Gaussian is not the
-  posterior.
-- **Full-rank SVI: faster on {svi}.** Prefer it where the guide should be
-  another than a Gaussian at the mode, or where it is part of a larger model.
+  Hessian there, and these two *are* the Laplace approximation: drawing from it costs almost
+  nothing more. If you want Gaussian draws and no more, use it. What the chains add: they follow
+  the model's own gradients, so `diagnose()` can tell where the Gaussian is not the posterior.
+- **Full-rank SVI: faster on {svi}.** Prefer it for a guide other than a
+  Gaussian at the mode, or as a part of a larger model.
 - **NUTS** draws from the posterior itself, whatever its shape. The answers here are compared with
   the Gaussian at the optimum, which is the posterior of a linear regression and close to that of
-  the others; where a posterior is not near a Gaussian, none of these figures speaks for
+  the others. Where a posterior is not nearly Gaussian, none of these figures supports using
   ornstein."""
 
 
@@ -217,16 +220,19 @@ def _growth_ratio(found: Section) -> str:
             lines.append([model, title, *factors, number(whole), number(read)])
     head = ["", "", *(f"{few:,} to {many:,}" for few, many in pairwise(sizes))]
     return (
-        "Seconds per effective draw, as a ratio from size to size of the table; and the rows that "
-        f"are read a second at {sizes[-1]:,}, as a ratio to a plain pass over them, which memory "
-        "limits:\n\n" + table([*head, "in all", "rows a second"], lines) + "\n\n" + _MEMORY
+        "How the seconds per effective draw grow from one table size to the next; and the rows "
+        f"read per second at {sizes[-1]:,} rows, relative to a plain pass over them, which is "
+        "limited by memory:\n\n"
+        + table([*head, "in all", "rows per second"], lines)
+        + "\n\n"
+        + _MEMORY
     )
 
 
 _MEMORY = """Plain minibatches read about as many rows for an effective draw as the table has, at
-every size. What their cost grows beyond that is the way from a core's cache, where 10,000 rows lie,
-to memory, where ten million do: there they are read nearly as fast as a plain pass reads them,
-reading orders and all. With control variates the cost hardly grows."""
+every size. Their cost grows by more than that because 10,000 rows fit a core's cache and ten
+million do not: from memory they are read nearly as fast as by a plain pass, permutations included.
+With control variates the cost hardly grows."""
 
 
 def _machines(results: dict[str, Section]) -> str:
@@ -254,7 +260,7 @@ def _rates(found: Section) -> str:
     head = ["", *(f"{n}: N={w['rows']:,}, S={w['batch_size']:,}" for n, w in workloads.items())]
     text = f"""## Rates: steps per second
 
-W1 linear regression (wine), W2 logistic (skin), W3 softmax (MNIST), W4 = W1 with 64 chains, whose
+W1 linear regression (wine), W2 logistic (skin), W3 softmax (MNIST), W4 is W1 with 64 chains, whose
 steps are added up. Every tenth iterate is kept. Medians of {found["repeats"]} interleaved rounds,
 quartiles in brackets. `limit` is a hand-written loop compiled to native code.
 
@@ -271,8 +277,9 @@ quartiles in brackets. `limit` is a hand-written loop compiled to native code.
     if over and second:
         text += (
             f"\n\nA call of `sample` with a progress bar reaches {1 / over['ratio']:.2f} of the "
-            f"speed of its bare compiled loop. A second call costs {second['with_plan_ms']:.0f} ms "
-            f"beyond its loop with a plan, {second['with_planning_ms']:.0f} ms with planning."
+            f"speed of its bare compiled loop. A second call takes {second['with_plan_ms']:.0f} ms "
+            "in addition to its loop with a given plan, and "
+            f"{second['with_planning_ms']:.0f} ms with planning."
         )
     return text
 
@@ -288,17 +295,17 @@ def _answer(found: Section) -> str:
         f"""## Answer: seconds from rows to a posterior
 
 The answer is reached when the draws' mean and covariance are within {found["target_kl"]} nats of
-the reference, the Gaussian at the optimum. Beyond 50 parameters Monte-Carlo error alone keeps any
-affordable number of exact draws above that: there the divergence, less the floor estimated from
-the draws' own scatter by batch means, divided by the number of parameters, must be at most
-{found["target_per_parameter"]:.4f} (0.05 nats over wine's eleven parameters). Draws are made in
-doubling lengths; the time is that of the first length that is long enough, setup and sampling.
-SVI's Gaussian is compared as it stands.
+the reference, the Gaussian at the optimum. Beyond 50 parameters, Monte-Carlo error alone keeps any
+affordable number of exact draws above that. There, the divergence minus its Monte-Carlo floor
+(estimated from the draws by batch means), divided by the number of parameters, must be at most
+{found["target_per_parameter"]:.4f} (0.05 nats over wine's eleven parameters). Runs are doubled in
+length; the time is that of the first run that is long enough, setup and sampling. SVI's Gaussian is
+compared directly.
 
-Setup is all that comes before the first draw that counts: optimum, Hessian, plan, warm-up, tuning.
-All rivals start at the optimum, and pay for finding it. ESS is the bulk ESS of the worst
-parameter; of a chain that samples something else than the posterior (see its KL) it means
-little. "To 1,000" adds the setup to the time of a thousand effective draws."""
+Setup is everything before the first draw that counts: optimum, Hessian, plan, warm-up, tuning. All
+contestants start at the optimum, and the time to find it is counted. ESS is the bulk ESS of the
+worst parameter; for a chain that does not sample the posterior (see its KL) it means little. "To
+1,000" is the setup plus the time of a thousand effective draws."""
     ]
     for problem in found["problems"].values():
         rows = [
@@ -350,7 +357,7 @@ def _answer_notes(found: Section, problem: Section) -> list[str]:
         if "gradient_seconds" in record:
             said.append(f"a gradient of all rows takes {1e3 * record['gradient_seconds']:.2g} ms")
         if "leapfrogs_per_draw" in record:
-            said.append(f"{record['leapfrogs_per_draw']:.1f} leapfrogs a draw")
+            said.append(f"{record['leapfrogs_per_draw']:.1f} leapfrog steps per draw")
         if "batch_size" in record:
             said.append(
                 f"batches of {record['batch_size']:,}, planned in "
@@ -358,7 +365,7 @@ def _answer_notes(found: Section, problem: Section) -> list[str]:
                 "per effective draw"
             )
         if "tuning_seconds" in record:
-            said.append(f"{record['tuning_seconds']:.0f} s of the setup were the grid of steps")
+            said.append(f"{record['tuning_seconds']:.0f} s of the setup: grid of step sizes")
         if "steps" in record:
             said.append(f"{record['steps']:,} steps")
         if "note" in record:
@@ -372,11 +379,12 @@ def _growth(found: Section) -> str:
     parts = [
         """## Growth: the cost of an effective draw
 
-Synthetic regressions on a Gaussian design with mild correlation. With control variates the library
-chooses its batch; plain batches are a fiftieth of the rows; NUTS is given the posterior covariance
-as its metric, its best case. Cost by the bulk ESS of the worst parameter, sampling alone; setup is
-the plan (or the Laplace fit and the warm-up). A pass is one dot product with every row: where it
-grows faster than the rows, they no longer fit a cache, and so do all that read them."""
+Synthetic regressions with mildly correlated Gaussian columns. With control variates the library
+chooses the batch size; plain batches are a fiftieth of the rows; NUTS is given the posterior
+covariance as its metric, its best case. The cost is that of sampling, by the bulk ESS of the worst
+parameter; setup is the plan (or the Laplace fit and the warm-up). A pass is one dot product with
+every row. Where a pass grows faster than the number of rows, the rows no longer fit a cache, which
+slows down everything that reads them."""
     ]
     for sweep, size in (("rows", "rows"), ("columns", "parameters")):
         titles = found["contestants"]

@@ -82,7 +82,7 @@ def svi(problem: Problem, fit: Fit, settings: Settings) -> Record:
     record.gradients, record.rows = made * _ROUND, made * _ROUND * batch_size
     record.details |= {"steps": made * _ROUND, "settled": bool(settled)}
     if not settled:
-        record.details["note"] = "stopped by its time, before its own rule"
+        record.details["note"] = "stopped at the time limit, before its own stopping rule"
     return record
 
 
