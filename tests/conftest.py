@@ -7,11 +7,9 @@ import jax
 import pytest
 
 import ornstein as orn
-from ornstein.curvature import optimum
 from ornstein.data.datasets import Dataset
-from ornstein.hyper import expectation
-from ornstein.planning import planner
 from ornstein.results.arviz import arviz_module
+from support.sizes import set_limits
 
 arviz_module()  # before tests import it: their processes start together
 jax.config.update("jax_enable_x64", True)
@@ -44,5 +42,4 @@ def dataset() -> Callable[[str], Dataset]:
 @pytest.fixture
 def no_matrices(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if matrices of twelve parameters did not fit."""
-    for module in (planner, optimum, expectation):
-        monkeypatch.setattr(module, "MAX_DENSE", 12)
+    set_limits(monkeypatch, dense=12)

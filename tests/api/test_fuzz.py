@@ -209,7 +209,7 @@ SAMPLED = st.fixed_dictionaries(
         "dtype": st.sampled_from([None, "float32", "float64", "f2", "int", 3]),
         "key": odd,
         "method": st.sampled_from(["exact", "sgd", "laplace", "exakt", None, 3]),
-        "structure": st.sampled_from([None, "dense", "diagonal", "kronecker", "classes", "x"]),
+        "structure": st.sampled_from([None, "dense", "diagonal", "kronecker", "per-class", "x"]),
         "batch_size": st.one_of(st.sampled_from([None, 10]), odd),
         "batches": st.sampled_from(["auto", "windows", "epochs", "weighted", "x", None]),
         "control_variates": st.sampled_from([None, True, False, "yes"]),

@@ -1,6 +1,5 @@
 """A and C at a point, and the optimum."""
 
-import sys
 from typing import Any
 
 import jax
@@ -9,10 +8,13 @@ import numpy as np
 import pytest
 
 import ornstein as orn
-from ornstein.curvature import optimum
-from ornstein.curvature.estimation import block_rows
+from ornstein.curvature import optimum, row_sums
 from ornstein.curvature.optimum import find_optimum
+from ornstein.curvature.row_sums import block_rows
+from ornstein.curvature.structures.contract import Search
+from ornstein.curvature.structures.dense import DenseStructure
 from support.problems import as_generic, features, regression, zoo
+from support.sizes import set_limits
 
 MODELS = ["linear", "logistic", "softmax", "poisson"]
 
@@ -27,9 +29,11 @@ def test_generic_models_and_closed_forms_agree(name: str) -> None:
     closed = orn.geometry(post, at(post))
     generic = orn.geometry(as_generic(post), at(post))
     for field in ("hessian", "noise_cov", "gradient", "prior_hessian"):
-        np.testing.assert_allclose(
-            getattr(closed, field), getattr(generic, field), rtol=1e-10, atol=1e-12
+        found, expected = (
+            np.asarray(getattr(getattr(known, field), "array", getattr(known, field)))
+            for known in (closed, generic)
         )
+        np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
 
 
 def test_linear_regression_by_hand() -> None:
@@ -39,8 +43,8 @@ def test_linear_regression_by_hand() -> None:
     theta = np.array([0.2, -0.1, 0.4])
     found = orn.geometry(post, {"coef": theta})
     gradients = X * ((X @ theta - y) / 0.25)[:, None] + 2.0 * theta / 80
-    np.testing.assert_allclose(found.hessian, X.T @ X / 0.25 / 80 + 2.0 * np.eye(3) / 80)
-    np.testing.assert_allclose(found.noise_cov, np.cov(gradients.T, bias=True))
+    np.testing.assert_allclose(found.hessian.array, X.T @ X / 0.25 / 80 + 2.0 * np.eye(3) / 80)
+    np.testing.assert_allclose(found.noise_cov.array, np.cov(gradients.T, bias=True))
     np.testing.assert_allclose(found.gradient, gradients.mean(axis=0))
 
 
@@ -49,12 +53,13 @@ def test_blocks_do_not_change_the_sums(generic: bool, monkeypatch: pytest.Monkey
     post = zoo()["softmax"]
     post = as_generic(post) if generic else post
     whole = orn.geometry(post, at(post))
-    room = sys.modules["ornstein.geometry"]  # the package's attribute is the function
-    monkeypatch.setattr(room, "_BLOCK_NUMBERS", 65 * post.dim)  # 240 rows: 65 + 65 + 65 + 45
+    monkeypatch.setattr(row_sums, "_BLOCK_NUMBERS", 65 * post.dim)  # 240 rows: 65 + 65 + 65 + 45
     assert block_rows(post) == 65
     blocked = orn.geometry(post, at(post))
-    np.testing.assert_allclose(blocked.hessian, whole.hessian, rtol=1e-12, atol=1e-15)
-    np.testing.assert_allclose(blocked.noise_cov, whole.noise_cov, rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(blocked.hessian.array, whole.hessian.array, rtol=1e-12, atol=1e-15)
+    np.testing.assert_allclose(
+        blocked.noise_cov.array, whole.noise_cov.array, rtol=1e-12, atol=1e-15
+    )
 
 
 @pytest.mark.parametrize("generic", [False, True])
@@ -65,9 +70,9 @@ def test_structures_are_parts_of_the_dense_one(generic: bool) -> None:
         orn.geometry(post, at(post), structure) for structure in ("dense", "diagonal", "scalar")
     )
     for field in ("hessian", "noise_cov", "prior_hessian"):
-        expected = np.diag(getattr(dense, field))
-        np.testing.assert_allclose(getattr(diagonal, field), expected, rtol=1e-12)
-        np.testing.assert_allclose(getattr(scalar, field), expected.mean(), rtol=1e-12)
+        expected = np.diag(getattr(dense, field).array)
+        np.testing.assert_allclose(getattr(diagonal, field).array, expected, rtol=1e-12)
+        np.testing.assert_allclose(getattr(scalar, field).array, expected.mean(), rtol=1e-12)
     assert (dense.structure, diagonal.structure, scalar.structure) == (
         "dense",
         "diagonal",
@@ -79,28 +84,28 @@ def test_subsamples_come_with_honest_standard_errors() -> None:
     post = regression(rows=4000)
     center = at(post)
     truth = orn.geometry(post, center)
-    assert not truth.hessian_error.any()
+    assert not truth.hessian_error.array.any()
     scores = []
     for key in range(40):
         part = orn.geometry(post, center, rows=1000, key=key)
         assert part.rows_used == 1000
-        scores.append(np.diag(part.hessian - truth.hessian) / np.diag(part.hessian_error))
-        scores.append(np.diag(part.noise_cov - truth.noise_cov) / np.diag(part.noise_cov_error))
+        scores.append((part.hessian.own - truth.hessian.own) / part.hessian_error.own)
+        scores.append((part.noise_cov.own - truth.noise_cov.own) / part.noise_cov_error.own)
     spread = np.sqrt(np.mean(np.square(scores)))
     # 240 scores, correlated within a subsample: at least 40 are independent.
     assert 0.7 < spread < 1.35
     assert np.array_equal(
-        orn.geometry(post, center, rows=1000, key=7).hessian,
-        orn.geometry(post, center, rows=1000, key=7).hessian,
+        orn.geometry(post, center, rows=1000, key=7).hessian.array,
+        orn.geometry(post, center, rows=1000, key=7).hessian.array,
     )
 
 
 def test_geometry_is_double_precision_whatever_the_mode() -> None:
     post = zoo()["poisson"]
-    expected = orn.geometry(post, at(post)).hessian
+    expected = orn.geometry(post, at(post)).hessian.array
     with jax.enable_x64(False):
         for same in (post, as_generic(post)):
-            found = orn.geometry(same, at(post)).hessian
+            found = orn.geometry(same, at(post)).hessian.array
             assert found.dtype == np.float64
             np.testing.assert_allclose(found, expected, rtol=1e-12)
 
@@ -118,7 +123,7 @@ def test_the_optimum_of_a_linear_regression_is_its_ridge_solution() -> None:
 def test_the_gradient_vanishes_at_the_optimum(name: str) -> None:
     post = zoo()[name]
     found = orn.geometry(post, post.layout.unravel(find_optimum(post)))
-    step = np.linalg.solve(found.hessian, found.gradient)
+    step = np.linalg.solve(found.hessian.array, found.gradient)
     assert post.num_data * found.gradient @ step < 1e-20
 
 
@@ -145,16 +150,17 @@ def test_a_long_search_goes_by_the_optimum_of_a_sample(
     post = post.with_hyper({"prior_precision": 1.0}, {"coef": np.full(3, start)})
     newton = find_optimum(post)
     looked: list[int] = []
-    evaluate = optimum._loss_and_gradient
+    evaluate = row_sums.loss_and_gradient
 
     def counted(post: orn.Posterior, theta: Any, rows: Any = None, single: bool = False) -> Any:
         looked.append(post.num_data if rows is None else len(rows["y"]))
         return evaluate(post, theta, rows, single)
 
-    monkeypatch.setattr(optimum, "_loss_and_gradient", counted)
+    monkeypatch.setattr(optimum, "loss_and_gradient", counted)
     monkeypatch.setattr(optimum, "_CHEAP", 0)
-    monkeypatch.setattr(optimum, "_SOME_ROWS", 1000)
-    deviations = 1 / np.sqrt(20_000 * np.diag(orn.geometry(post, {"coef": newton}).hessian))
+    search = Search(rows=1000, tolerance=1e-3, by_sample=True)
+    monkeypatch.setattr(DenseStructure, "search", search)
+    deviations = 1 / np.sqrt(20_000 * orn.geometry(post, {"coef": newton}).hessian.own)
     assert np.all(np.abs(find_optimum(post) - newton) < 2e-3 * deviations)
     assert looked.count(1000) > looked.count(20_000)
     looked.clear()
@@ -166,7 +172,7 @@ def test_a_long_search_goes_by_the_optimum_of_a_sample(
 def test_lbfgs_agrees_with_newton(monkeypatch: pytest.MonkeyPatch) -> None:
     post = zoo()["logistic"]
     newton = find_optimum(post)
-    monkeypatch.setattr("ornstein.curvature.optimum.MAX_DENSE", 1)
+    set_limits(monkeypatch, dense=1)
     np.testing.assert_allclose(find_optimum(post), newton, atol=1e-6)
 
 

@@ -11,15 +11,15 @@ import pytest
 
 import ornstein as orn
 from ornstein import theory
-from ornstein.curvature import factored, optimum
-from ornstein.curvature.estimation import factorise, geometry
+from ornstein.curvature import optimum, structures
+from ornstein.curvature.estimation import geometry
 from ornstein.data.datasets import Dataset
 from ornstein.linalg.bases import KroneckerBasis
-from ornstein.linalg.operators import AlongBasis
-from ornstein.planning import planner
-from ornstein.theory import Spectrum
+from ornstein.linalg.lanczos import Spectrum, lanczos
+from ornstein.linalg.operators import AlongBasis, AlongDual
 from support.montecarlo import Floats, assert_covariance
 from support.problems import softmax_table
+from support.sizes import set_limits
 
 
 def softmax(rows: int = 1500, intercept: bool = True) -> orn.Posterior:
@@ -83,32 +83,33 @@ def test_X6_diagonals_are_those_of_the_matrices_in_the_basis() -> None:
     at = post.layout.unravel(optimum.find_optimum(post))
     direct, dense = geometry(post, at, "kronecker"), geometry(post, at, "dense")
     assert direct.structure == "kronecker"
-    assert direct.factors is not None
-    assert isinstance(direct.factors.basis, KroneckerBasis)
-    V = explicit(direct.factors.basis)
+    assert direct.missed is not None
+    assert isinstance(direct.hessian, AlongDual)
+    assert isinstance(direct.hessian.basis, KroneckerBasis)
+    V = explicit(direct.hessian.basis)
     for found, matrix in (
         (direct.hessian, dense.hessian),
         (direct.noise_cov, dense.noise_cov),
         (direct.prior_hessian, dense.prior_hessian),
     ):
-        np.testing.assert_allclose(found, np.diag(V.T @ matrix @ V), rtol=1e-9, atol=1e-14)
+        expected = np.diag(V.T @ matrix.array @ V)
+        np.testing.assert_allclose(found.array, expected, rtol=1e-9, atol=1e-14)
     np.testing.assert_allclose(direct.gradient, dense.gradient, atol=1e-12)
-    inside = factorise(post, dense).factors
+    inside = structures.find("kronecker").attach(post, dense).along
     assert inside is not None
-    np.testing.assert_allclose(inside.hessian, direct.hessian, rtol=1e-9)
-    approximate = AlongBasis(direct.factors.basis.dual, direct.hessian).dense(post.dim)
-    relative = np.sort(np.linalg.eigvals(np.linalg.solve(approximate, dense.hessian)).real)
-    np.testing.assert_allclose(inside.spectrum.nodes, relative, rtol=1e-8)
-    ends = direct.factors.spectrum.nodes
+    assert inside.missed is not None
+    np.testing.assert_allclose(inside.hessian.array, direct.hessian.array, rtol=1e-9)
+    approximate, A = direct.hessian.dense(post.dim), dense.hessian.dense(post.dim)
+    relative = np.sort(np.linalg.eigvals(np.linalg.solve(approximate, A)).real)
+    np.testing.assert_allclose(inside.missed.spectrum.nodes, relative, rtol=1e-8)
+    ends = direct.missed.spectrum.nodes
     np.testing.assert_allclose([ends.min(), ends.max()], relative[[0, -1]], rtol=1e-3)
 
 
 def test_X2_directions_that_only_the_prior_sees_have_its_variance() -> None:
     post = softmax()
     at = post.layout.unravel(optimum.find_optimum(post))
-    known = geometry(post, at, "kronecker")
-    assert known.factors is not None
-    cov = known.factors.operator(1 / (post.num_data * known.hessian)).dense(post.dim)
+    cov = geometry(post, at, "kronecker").covariance.dense(post.dim)
     empty = post.layout.unravel(np.diag(cov))["coef"][:, 2]
     np.testing.assert_allclose(empty, 1 / 3.0, rtol=1e-9)
     for column, precision in enumerate([1.0, 2.0, 3.0, 0.5, 4.0]):
@@ -168,7 +169,7 @@ def test_lanczos_finds_the_moments_of_a_spectrum() -> None:
     rng = np.random.default_rng(5)
     values, turned = rng.uniform(0.1, 4, 30), orthogonal(rng, 30)
     M, start = (turned * values) @ turned.T, rng.normal(size=(2, 30))
-    for found, v in zip(factored.lanczos(lambda x: x @ M, start, 12), start, strict=True):
+    for found, v in zip(lanczos(lambda x: x @ M, start, 12), start, strict=True):
         for power in (1, 2, -1):
             moment = v @ np.linalg.matrix_power(M, power) @ v / (v @ v)
             np.testing.assert_allclose(found.shares @ found.nodes**power, moment, rtol=1e-4)
@@ -194,10 +195,10 @@ def test_T2_without_matrices_the_prediction_is_nearly_that_with_them() -> None:
     assert small.control_variates
     assert small.predicted_cov.shape == (post.dim,)
     at = post.layout.unravel(small.center)
-    A = geometry(post, at, "dense").hessian
+    A = geometry(post, at, "dense").hessian.dense(post.dim)
     assert small.injected_cov is not None
     K, Q = small.gain.dense(post.dim), small.injected_cov.dense(post.dim)
-    C_S = AlongBasis(small.predicted.basis.dual, small.noise_cov).dense(post.dim)  # type: ignore[union-attr]
+    C_S = small.noise_cov.dense(post.dim)
     cov = theory.finite_step_covariance(K, A, C_S * small.batches.noise_factor, Q)
     np.testing.assert_allclose(small.predicted_trace, np.trace(cov), rtol=0.02)
     assert theory.posterior_kl(cov, A, post.num_data) < small.predicted_kl < 0.1
@@ -229,7 +230,7 @@ def test_chains_without_matrices_are_those_with_them(
 ) -> None:
     post = softmax()
     with_matrices = orn.plan(post, structure="kronecker", batch_size=64, batches="independent")
-    monkeypatch.setattr(planner, "MAX_DENSE", 12)
+    set_limits(monkeypatch, dense=12)
     without = orn.plan(post, structure="kronecker", batch_size=64, batches="independent")
     first, second = (
         orn.sample(post, plan, draws=400, thin=20, dispersion=1.0)
@@ -240,7 +241,7 @@ def test_chains_without_matrices_are_those_with_them(
     diagnosis = second.diagnose()
     assert {check.name for check in diagnosis} == {"A4", "model", "stationarity", "covariance"}
     assert diagnosis["covariance"].number < 0.1
-    with pytest.raises(orn.InputError, match="known in factors"):
+    with pytest.raises(orn.InputError, match="structure is kronecker"):
         second.measured_kl()
     with pytest.raises(orn.InputError, match="target_kl_error"):
         orn.sample(post, without, draws="auto", target_kl_error=0.1)
@@ -267,9 +268,9 @@ def test_optimum_in_kronecker_units(slack: float, far: float) -> None:
     post = orn.models.softmax(X, y, intercept=True)
     near = optimum.find_optimum(post, slack)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(optimum, "MAX_DENSE", 2000)
+        set_limits(patch, dense=2000)
         exact = optimum.find_optimum(post)
-        A = geometry(post, post.layout.unravel(exact), "dense").hessian
+        A = geometry(post, post.layout.unravel(exact), "dense").hessian.array
     distance = np.sqrt(post.num_data * (near - exact) @ A @ (near - exact) / post.dim)
     assert distance < min(1e-2 * slack, 0.5)
 
@@ -318,7 +319,7 @@ def test_mnist_fits_memory(dataset: Callable[[str], Dataset]) -> None:
         [sys.executable, "-c", MNIST], capture_output=True, text=True, check=True, timeout=3000
     )
     structure, seconds, peak, predicted, measured, ok = done.stdout.split()
-    assert structure == "classes"
+    assert structure == "per-class"
     assert ok == "1"
     assert float(peak) < 6, f"peak memory {peak} GiB"
     assert float(seconds) < 900

@@ -1,4 +1,4 @@
-"""A matrix for every class: basis, curvature, noise, plans and chains (X2, X6, X9)."""
+"""Per-class blocks: basis, curvature, noise, plans and chains (X2, X6, X9)."""
 
 from pathlib import Path
 
@@ -9,17 +9,20 @@ import pytest
 
 import ornstein as orn
 from ornstein import theory
-from ornstein.curvature import by_class, optimum
+from ornstein.curvature import optimum
 from ornstein.curvature.estimation import geometry
-from ornstein.curvature.views import View, view_of
+from ornstein.curvature.structures import per_class
+from ornstein.curvature.structures.dense import DenseDeviations
+from ornstein.curvature.structures.per_class import PerClassDeviations
 from ornstein.data.batches import weights_of
 from ornstein.linalg.bases import ClassBasis
-from ornstein.linalg.operators import AlongBasis
+from ornstein.linalg.operators import AlongBasis, AlongDual, Dense
 from ornstein.planning.plan_record import from_record, to_record
 from ornstein.results import plots
 from ornstein.sampling import restarts
 from support.montecarlo import Floats, assert_covariance
 from support.problems import softmax_table
+from support.sizes import set_limits
 
 CLASSES, WIDTH = 4, 6
 
@@ -57,7 +60,7 @@ def test_operator_agrees_with_its_matrix(intercept: bool) -> None:
     np.testing.assert_allclose(root.dense(dim), V * np.sqrt(values), rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(operator.variances(dim), np.diag(M), rtol=1e-12)
     np.testing.assert_allclose(operator.logdet(dim), np.linalg.slogdet(M)[1], rtol=1e-12)
-    assert operator.structure == root.structure == "classes"
+    assert operator.structure == root.structure == "per-class"
     for v in (rng.normal(size=dim), rng.normal(size=(2, 3, dim))):
         np.testing.assert_allclose(operator.matvec(v), v @ M, rtol=1e-10)
         np.testing.assert_allclose(root.rmatvec(v), v @ root.dense(dim), rtol=1e-10, atol=1e-10)
@@ -76,20 +79,21 @@ def test_X6_curvature_and_noise_are_those_of_the_blocks(
     far: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In double precision where single would not tell the prior from columns far from zero."""
-    monkeypatch.setattr(by_class, "_NEGLIGIBLE", 0.0)
+    monkeypatch.setattr(per_class, "_NEGLIGIBLE", 0.0)
     X, y = softmax_table()
     X[:, 4] += far
     post = orn.models.softmax(X, y, prior_precision=[1.0, 2.0, 3.0, 0.5, 4.0])
     at = post.layout.unravel(optimum.find_optimum(post))
-    direct, dense = geometry(post, at, "classes"), geometry(post, at, "dense")
-    assert direct.structure == "classes"
-    assert direct.factors is not None
-    basis = direct.factors.basis
+    direct, dense = geometry(post, at, "per-class"), geometry(post, at, "dense")
+    assert direct.structure == "per-class"
+    assert direct.missed is not None
+    assert isinstance(direct.hessian, AlongDual)
+    basis = direct.hessian.basis
     assert isinstance(basis, ClassBasis)
-    likelihood = dense.hessian - dense.prior_hessian
+    likelihood = np.asarray(dense.likelihood.array)
     for matrix, found in (
-        (likelihood, direct.hessian - direct.prior_hessian),
-        (dense.noise_cov, direct.noise_cov),
+        (likelihood, direct.likelihood.array),
+        (np.asarray(dense.noise_cov.array), direct.noise_cov.array),
     ):
         for k in range(CLASSES):
             own = 4 / 3 * matrix[5 * k : 5 * k + 5, 5 * k : 5 * k + 5]  # K / (K - 1)
@@ -101,13 +105,15 @@ def test_X6_curvature_and_noise_are_those_of_the_blocks(
                 np.testing.assert_allclose(
                     expected, np.diag(part), rtol=0, atol=1e-5 * np.abs(expected).max()
                 )
-    np.testing.assert_allclose(direct.prior_hessian, 1 / post.num_data, rtol=1e-9)
-    np.testing.assert_allclose(direct.hessian[-5:], 1 / post.num_data, rtol=1e-9)
-    R = np.asarray(direct.factors.operator(1 / direct.hessian).sqrt().dense(post.dim))
-    nodes = np.linalg.eigvalsh(R.T @ dense.hessian @ R)[5:]  # the first ones are of R's kernel
-    ends = direct.factors.spectrum.nodes
+    np.testing.assert_allclose(direct.prior_hessian.array, 1 / post.num_data, rtol=1e-9)
+    np.testing.assert_allclose(direct.hessian.array[-5:], 1 / post.num_data, rtol=1e-9)
+    R = np.asarray(direct.hessian.inverse().sqrt().dense(post.dim))
+    nodes = np.linalg.eigvalsh(R.T @ dense.hessian.array @ R)[
+        5:
+    ]  # the first ones are of R's kernel
+    ends = direct.missed.spectrum.nodes
     np.testing.assert_allclose([ends.min(), ends.max()], [nodes[0], nodes[-1]], rtol=0.02)
-    shares = direct.factors.spectrum.shares
+    shares = direct.missed.spectrum.shares
     np.testing.assert_allclose(shares @ np.log(ends), np.log(nodes).mean(), atol=0.1)
 
 
@@ -117,18 +123,17 @@ def true_noise(
     """A, and the covariance of a row's anchored gradient over the posterior, or a Gaussian."""
     assert plan.anchor is not None
     known = geometry(post, post.layout.unravel(plan.center), "dense")
-    cov = np.linalg.inv(post.num_data * known.hessian) if cov is None else cov
-    view, index = View(post, known, cov, 0), np.arange(post.num_data)
+    cov = known.covariance.dense(post.dim) if cov is None else cov
+    deviations, index = DenseDeviations(post, known, Dense(cov), 0), np.arange(post.num_data)
     lists = plan.anchor.multiplicity
     weight = np.ones(post.num_data) if lists is None else weights_of(lists)
     with jax.enable_x64(True):
-        second = view.sums(index, weight[None])[0]
-    likelihood = known.hessian - known.prior_hessian
-    return known.hessian, second - likelihood @ cov @ likelihood
+        second = deviations.sums(index, weight[None])[0]
+    return known.hessian.dense(post.dim), second - known.likelihood.congruent(Dense(cov))
 
 
 @pytest.mark.usefixtures("no_matrices")
-@pytest.mark.parametrize("structure", ["classes", "kronecker"])
+@pytest.mark.parametrize("structure", ["per-class", "kronecker"])
 @pytest.mark.parametrize("batch_size", [None, 48])
 def test_T3_the_predicted_divergence_is_that_of_all_noise(
     structure: str, batch_size: int | None
@@ -137,7 +142,7 @@ def test_T3_the_predicted_divergence_is_that_of_all_noise(
     post = softmax(rows=3000)
     plan = orn.plan(post, structure=structure, batch_size=batch_size)
     assert plan.anchor is not None
-    assert plan.geometry.in_factors
+    assert plan.geometry.approximate
     assert plan.injected_cov is not None
     A, C = true_noise(post, plan)
     K, Q = plan.gain.dense(post.dim), plan.injected_cov.dense(post.dim)
@@ -150,25 +155,24 @@ def test_T3_the_predicted_divergence_is_that_of_all_noise(
 
 
 @pytest.mark.usefixtures("no_matrices")
-@pytest.mark.parametrize("structure", ["classes", "kronecker"])
+@pytest.mark.parametrize("structure", ["per-class", "kronecker"])
 def test_X9_noise_beyond_the_basis(structure: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Over the Gaussian of the basis; 300 random directions are right to some hundredths.
 
     The rows' mean deviation, which all know, is not taken from the products.
     """
-    monkeypatch.setattr("ornstein.curvature.views._PROBES", 300)
+    monkeypatch.setattr("ornstein.curvature.deviations._PROBES", 300)
     post = softmax(rows=3000)
     plan = orn.plan(post, structure=structure)
-    factors, anchor = plan.geometry.factors, plan.anchor
-    assert factors is not None
+    hessian, anchor = plan.geometry.hessian, plan.anchor
     assert anchor is not None
     cov = plan.predicted.dense(post.dim)
     A, C = true_noise(post, plan, cov)
     likelihood = A - np.diag(np.asarray(post.hyper["prior_precision"])) / post.num_data
     C = C + likelihood @ cov @ likelihood
-    R = np.asarray(factors.operator(1 / factors.hessian).sqrt().dense(post.dim))
+    R = np.asarray(hessian.inverse().sqrt().dense(post.dim))
     seen = np.linalg.pinv(R) @ R
-    known = seen @ np.diag(post.num_data * anchor.noise_cov / factors.hessian) @ seen
+    known = seen @ np.diag(post.num_data * anchor.noise_cov.array / hessian.array) @ seen
     off = post.num_data * R.T @ C @ R - known
     misfit = R.T @ A @ R - seen
     np.testing.assert_allclose(anchor.beyond, (off**2).sum() / post.dim, rtol=0.25)
@@ -179,12 +183,11 @@ def test_X9_noise_beyond_the_basis(structure: str, monkeypatch: pytest.MonkeyPat
 def test_X9_leverages_are_nearly_those_of_the_matrix() -> None:
     post = softmax(rows=800)
     at = post.layout.unravel(optimum.find_optimum(post))
-    known, dense = geometry(post, at, "classes"), geometry(post, at, "dense")
-    assert known.factors is not None
-    cov = known.factors.operator(1 / (post.num_data * known.hessian)).dense(post.dim)
+    known, dense = geometry(post, at, "per-class"), geometry(post, at, "dense")
+    cov = Dense(known.covariance.dense(post.dim))
     with jax.enable_x64(True):
-        found, _ = view_of(post, known, 1 / (post.num_data * known.hessian), 0).leverages(None)
-        wanted, _ = View(post, dense, cov, 0).leverages(None)
+        found, _ = PerClassDeviations(post, known, known.covariance, 0).leverages(None)
+        wanted, _ = DenseDeviations(post, dense, cov, 0).leverages(None)
     np.testing.assert_allclose(found, wanted, rtol=0.15)
 
 
@@ -192,7 +195,7 @@ def test_X9_leverages_are_nearly_those_of_the_matrix() -> None:
 def test_X2_chains_have_the_posteriors_covariance() -> None:
     post = softmax(rows=3000)
     plan = orn.plan(post)
-    assert plan.structure == plan.gain.structure == "classes"
+    assert plan.structure == plan.gain.structure == "per-class"
     assert "a basis" in str(plan)
     A, C = true_noise(post, plan)
     assert plan.injected_cov is not None
@@ -221,7 +224,7 @@ def test_a_plan_survives_its_record_and_the_same_key_gives_the_same_draws() -> N
 def test_laplace_draws_have_the_predicted_variances() -> None:
     post = softmax()
     plan = orn.plan(post, "laplace")
-    assert plan.structure == "classes"
+    assert plan.structure == "per-class"
     result = orn.sample(post, plan, draws=3000)
     np.testing.assert_allclose(result.flat.var(axis=(0, 1)), plan.predicted_cov, rtol=0.15)
 
@@ -230,22 +233,26 @@ def test_laplace_draws_have_the_predicted_variances() -> None:
 def test_a_sample_of_rows_has_standard_errors() -> None:
     post = softmax(rows=3000)
     at = post.layout.unravel(optimum.find_optimum(post))
-    some, whole = geometry(post, at, "classes", rows=1024), geometry(post, at, "classes")
+    some, whole = geometry(post, at, "per-class", rows=1024), geometry(post, at, "per-class")
     assert 0 < some.relative_error < 1
     assert whole.relative_error == 0
-    np.testing.assert_allclose(some.hessian.sum(), whole.hessian.sum(), rtol=0.1)
+    np.testing.assert_allclose(some.hessian.array.sum(), whole.hessian.array.sum(), rtol=0.1)
 
 
 def test_large_structures_by_model(monkeypatch: pytest.MonkeyPatch) -> None:
     post = softmax()
-    assert optimum.large_structures(post.model)[0] == "classes"
-    monkeypatch.setattr(optimum, "MAX_CLASS_NUMBERS", 100)
-    assert optimum.large_structures(post.model)[0] == "kronecker"
     X = np.random.default_rng(0).normal(size=(50, 3))
     logistic = orn.models.logistic(X, X[:, 0] > 0)
-    assert optimum.large_structures(logistic.model) == ("diagonal",)
+    assert orn.plan(post).structure == orn.plan(logistic).structure == "dense"
+    set_limits(monkeypatch, dense=2)
+    assert orn.plan(post).structure == "per-class"
+    assert orn.plan(logistic).structure == "diagonal"
+    set_limits(monkeypatch, class_numbers=100)
+    assert orn.plan(post).structure == "kronecker"
+    set_limits(monkeypatch, width=2)
+    assert orn.plan(post).structure == "diagonal"
     with pytest.raises(orn.InputError, match="model of classes"):
-        orn.plan(logistic, structure="classes")
+        orn.plan(logistic, structure="per-class")
 
 
 @pytest.mark.usefixtures("no_matrices")
@@ -257,9 +264,9 @@ def test_weighted_rows_count_as_often(classes: int) -> None:
     whole = orn.models.softmax(np.repeat(X, often, axis=0), np.repeat(y, often), intercept=True)
     post = orn.models.softmax(X, y, intercept=True, sample_weight=often)
     at = post.layout.unravel(optimum.find_optimum(whole))
-    weighed, listed = (geometry(each, at, "classes") for each in (post, whole))
+    weighed, listed = (geometry(each, at, "per-class") for each in (post, whole))
     np.testing.assert_allclose(
-        600 * weighed.hessian, whole.num_data * listed.hessian, rtol=1e-3, atol=1e-6
+        weighed.precision.array, listed.precision.array, rtol=1e-3, atol=1e-6
     )
     plan = orn.plan(post)
     result = orn.sample(post, plan, draws=300, dispersion=1.0)
@@ -270,11 +277,11 @@ def test_weighted_rows_count_as_often(classes: int) -> None:
 @pytest.mark.usefixtures("no_matrices")
 def test_what_needs_matrices_refuses() -> None:
     result = orn.sample(softmax(rows=300), draws=20)
-    assert result.plan.geometry.in_factors
+    assert result.plan.geometry.approximate
     for look in (plots.projection, plots.covariances):
-        with pytest.raises(orn.InputError, match="known in factors"):
+        with pytest.raises(orn.InputError, match="structure is per-class"):
             look(result)
-    with pytest.raises(orn.InputError, match="known in factors"):
+    with pytest.raises(orn.InputError, match="structure is per-class"):
         result.measured_kl()
 
 
@@ -282,11 +289,9 @@ def test_what_needs_matrices_refuses() -> None:
 def test_steps_are_shortened_after_a_divergence() -> None:
     """From the rate that the plan took, which is far below that of rho = 1."""
     plan = orn.plan(softmax(rows=300))
-    factors = plan.geometry.factors
-    assert factors is not None
     name, options = next(iter(restarts._gentler(plan)))
     assert name.startswith("rho=")
-    assert 2 / (1 + options["rho"]) == pytest.approx(factors.rate / 2)
+    assert 2 / (1 + options["rho"]) == pytest.approx(plan.geometry.rate / 2)
 
 
 @pytest.mark.usefixtures("no_matrices")
@@ -298,7 +303,7 @@ def test_rows_may_stay_on_disk(tmp_path: Path) -> None:
     stored = orn.models.softmax(rows, labels)
     plans = [orn.plan(post, batch_size=200) for post in (stored, orn.models.softmax(X, y))]
     assert stored.stored
-    assert plans[0].structure == "classes"
+    assert plans[0].structure == "per-class"
     np.testing.assert_allclose(plans[0].predicted_trace, plans[1].predicted_trace, rtol=1e-6)
     result = orn.sample(stored, plans[0], draws=200, dispersion=1.0)
     variance = result.flat.reshape(-1, stored.dim).var(axis=0).sum()

@@ -7,11 +7,12 @@ import ornstein as orn
 from ornstein.curvature import optimum
 from ornstein.hyper import expectation
 from ornstein.hyper.comparators import log_evidence
-from ornstein.hyper.expectation import expect, look, posterior_cov
+from ornstein.hyper.expectation import expect, look
 from ornstein.linalg.bases import KroneckerBasis
 from ornstein.linalg.operators import AlongBasis, Dense
 from ornstein.planning import planner
 from support.montecarlo import Floats
+from support.sizes import set_limits
 
 
 def orthogonal(rng: np.random.Generator, size: int) -> Floats:
@@ -46,12 +47,12 @@ def test_expectations_without_matrices_are_nearly_those_with_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     post, seen = look(softmax())
-    assert seen.structure == "classes"
-    found, _ = expect(post, seen, posterior_cov(seen))
-    monkeypatch.setattr(expectation, "MAX_DENSE", 2000)
+    assert seen.structure == "per-class"
+    found, _ = expect(post, seen, seen.calibrated_covariance)
+    set_limits(monkeypatch, dense=2000)
     post, whole = look(post)
     assert whole.structure == "dense"
-    wanted, _ = expect(post, whole, posterior_cov(whole))
+    wanted, _ = expect(post, whole, whole.calibrated_covariance)
     deviation = 1 / np.sqrt(wanted.information[0, 0])
     assert abs(found.score[0] - wanted.score[0]) * deviation < 0.05
     np.testing.assert_allclose(found.information, wanted.information, rtol=0.15)
@@ -65,9 +66,8 @@ def test_learned_without_matrices_as_with_them(monkeypatch: pytest.MonkeyPatch) 
     learned = [
         orn.learn(softmax(), start={"prior_precision": start}, draws=100) for start in (1e-3, 1e3)
     ]
-    assert all(found.result.plan.geometry.structure == "classes" for found in learned)
-    for module in (planner, optimum, expectation):
-        monkeypatch.setattr(module, "MAX_DENSE", 2000)
+    assert all(found.result.plan.geometry.structure == "per-class" for found in learned)
+    set_limits(monkeypatch, dense=2000)
     whole = orn.learn(softmax(), draws=100)
     assert whole.result.plan.geometry.structure == "dense"
     for found in learned:
@@ -82,8 +82,7 @@ def test_learned_without_matrices_as_with_them(monkeypatch: pytest.MonkeyPatch) 
 @pytest.mark.usefixtures("no_matrices")
 def test_evidence_without_matrices_as_with_them(monkeypatch: pytest.MonkeyPatch) -> None:
     found = orn.evidence(softmax(), tolerance=1e-4)
-    for module in (planner, optimum, expectation):
-        monkeypatch.setattr(module, "MAX_DENSE", 2000)
+    set_limits(monkeypatch, dense=2000)
     whole = orn.evidence(softmax(), tolerance=1e-4)
     np.testing.assert_allclose(
         found.values["prior_precision"], whole.values["prior_precision"], rtol=0.02
@@ -107,13 +106,13 @@ def test_a_plan_stands_while_little_moves(
 ) -> None:
     """A second plan a few hundredths away keeps what was seen of the rows; Laplace's has none."""
     made: list[float] = []
-    moved = planner.moved
+    moved = planner.replan
 
     def counted(post: orn.Posterior, near: orn.Plan) -> orn.Plan:
         made.append(float(post.hyperparameters["prior_precision"]))
         return moved(post, near)
 
-    monkeypatch.setattr("ornstein.hyper.ascent.moved", counted)
+    monkeypatch.setattr("ornstein.hyper.ascent.replan", counted)
     monkeypatch.setattr("ornstein.hyper.approach.STILL", 1.0)  # so that some way is left
     found = orn.learn(
         softmax(rows=300), method=method, structure="kronecker", draws=40, rounds=4, progress=False

@@ -70,7 +70,7 @@ def test_the_approach_ends_where_a_dear_plan_will_hold(monkeypatch: pytest.Monke
         trail = approach.Trail()
         _, there, seen = approach.approach(post, eta, options, trail, drawn)
         assert seen is not None
-        assert seen.structure == "classes"
+        assert seen.structure == "per-class"
         return len(trail.etas), float(np.abs(there - trail.etas[-1]).max())
 
     looks, step = ended(drawn=True)

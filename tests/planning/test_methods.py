@@ -6,9 +6,6 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
-
-import ornstein as orn
-from ornstein.linalg.operators import as_operator
 from ornstein.planning.kernels import (
     Info,
     Kernel,
@@ -20,6 +17,9 @@ from ornstein.planning.kernels import (
 )
 from ornstein.planning.kernels.contract import State
 from ornstein.planning.kernels.fisher import Fisher
+
+import ornstein as orn
+from ornstein.linalg.operators import as_operator
 from ornstein.sampling.loop import advance
 from support.montecarlo import assert_covariance, rejects_covariance
 from support.problems import as_generic, mild_regression, regression, zoo
@@ -197,7 +197,7 @@ def test_a_second_call_of_equal_shape_compiles_nothing(method: str, structure: s
     first = regression(rows=500)
     second = orn.models.linear(first.data["x"], first.data["y"] + 0.01)
     plan = orn.plan(first, method, structure, batch_size=25)
-    thin = max(5, plan.window)
+    thin = max(5, plan.rule.min_thin)
     orn.sample(first, plan, draws=40, thin=thin, warmup=thin)
     compiled = advance._cache_size()  # type: ignore[attr-defined]
     plan = orn.plan(second, method, structure, batch_size=25)
@@ -207,7 +207,7 @@ def test_a_second_call_of_equal_shape_compiles_nothing(method: str, structure: s
 
 @pytest.mark.parametrize(("method", "structure"), ROWS)
 def test_plans_carry_what_they_promise(method: str, structure: str) -> None:
-    classes = structure == "classes"
+    classes = structure == "per-class"
     post = zoo(rows=500)["softmax"] if classes else regression(rows=500)
     plan = orn.plan(post, method, structure, batch_size=25)
     dim = post.dim

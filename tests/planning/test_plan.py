@@ -1,7 +1,6 @@
 """Plans: what they predict, what they refuse, what they say."""
 
 import re
-import sys
 from collections.abc import Callable
 
 import numpy as np
@@ -11,6 +10,7 @@ import ornstein as orn
 from ornstein import theory
 from ornstein.data.datasets import Dataset
 from support.problems import as_generic, features, regression, zoo
+from support.sizes import set_limits
 
 Load = Callable[[str], Dataset]
 
@@ -62,7 +62,7 @@ def test_a_plan_satisfies_its_own_equation(anchored: bool) -> None:
         regression(), batch_size=40, batches="windows", control_variates=anchored, rho=1.0
     )
     K, Q = made.gain.dense(3), made.injected_cov.dense(3)  # type: ignore[union-attr]
-    A, C = made.geometry.hessian, made.noise_cov
+    A, C = made.geometry.hessian.array, made.noise_cov.array
     J = np.eye(3) - K @ A
     C_S = C * (600 - 40) / (40 * 599)
     residual = J @ made.predicted_cov @ J.T + K @ C_S @ K + Q - made.predicted_cov
@@ -120,8 +120,8 @@ def test_X7_an_epoch_loader_is_planned_for_and_warned_of() -> None:
         orn.plan(post, batch_size=40, batches=s, control_variates=False, rho=1.0)
         for s in ("epochs", "windows")
     )
-    K, A = loader.gain.dense(3), loader.geometry.hessian
-    C_S = loader.geometry.noise_cov * loader.batches.noise_factor
+    K, A = loader.gain.dense(3), loader.geometry.hessian.dense(3)
+    C_S = loader.geometry.noise_cov.dense(3) * loader.batches.noise_factor
     Q = loader.injected_cov.dense(3)  # type: ignore[union-attr]
     expected = theory.epoch_covariance(K, A, C_S, 15, Q)
     np.testing.assert_allclose(loader.predicted_cov, expected)
@@ -130,13 +130,13 @@ def test_X7_an_epoch_loader_is_planned_for_and_warned_of() -> None:
 
 
 def test_large_problems_fall_back_to_diagonals(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules["ornstein.planning.planner"], "MAX_DENSE", 2)
+    set_limits(monkeypatch, dense=2)
     post = regression()
     made = orn.plan(post, batch_size=40)
     assert made.structure == "diagonal"
     assert made.predicted_cov.shape == (3,)
     assert any("diagonals" in warning for warning in made.warnings)
-    A, N = made.geometry.hessian, made.num_data
+    A, N = made.geometry.hessian.array, made.num_data
     np.testing.assert_allclose(made.predicted_cov, 1 / (N * A))
     result = orn.sample(post, made, draws=20)
     assert result.flat.shape == (4, 20, 3)

@@ -15,6 +15,7 @@ from ornstein.results.plots._noise import along_modes
 from ornstein.results.plots._style import short
 from ornstein.results.report import _words
 from support.problems import as_generic, features, regression
+from support.sizes import set_limits
 
 
 @pytest.fixture(scope="module")
@@ -34,9 +35,8 @@ def test_noise_of_simulated_steps_is_the_planned_one(plain: orn.Result) -> None:
     with jax.enable_x64(True):
         noise = simulated(plain.posterior, plain.plan, flat, diagnosis.roughest)
         scaled = simulated(plain.posterior, plain.plan, flat, 7 * diagnosis.roughest)
-        louder = replace(
-            plain.plan, geometry=replace(plain.plan.geometry, noise_cov=4 * plain.plan.noise_cov)
-        )
+        four = plain.plan.noise_cov.scaled(4)
+        louder = replace(plain.plan, geometry=replace(plain.plan.geometry, noise_cov=four))
         quiet = simulated(plain.posterior, louder, flat, diagnosis.roughest)
     error = noise.var() * np.sqrt(2 / len(noise))
     assert abs(noise.var() - 1) < 4 * error + 0.05
@@ -132,7 +132,7 @@ class TestEveryKindOfRun:
         assert "Predicted and measured covariance" in page
 
     def test_kronecker(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("ornstein.planning.planner.MAX_DENSE", 8)
+        set_limits(monkeypatch, dense=8)
         post = orn.models.softmax(features(300, 3), np.arange(300) % 3)
         page = report.render(orn.sample(post, structure="kronecker", draws=50))
         assert "Predicted and measured spread" in page

@@ -19,7 +19,7 @@ import ornstein as orn
 from ornstein._base.errors import TargetWarning
 from ornstein._base.trees import cast
 from ornstein.data.datasets import Dataset
-from ornstein.linalg.operators import Dense, Diagonal
+from ornstein.linalg.operators import Dense, Diagonal, as_operator
 from ornstein.sampling.engines import ENGINES, bbvi, nuts
 from ornstein.sampling.engines.elbo import Elbo, Gaussian
 from ornstein.sampling.engines.laplace import local_root
@@ -124,7 +124,7 @@ def test_laplace_refuses_a_point_that_is_no_minimum() -> None:
     plan = orn.plan(post, "laplace")
     saddle = np.diag([1.0, 2.0, -1.0])
     for hessian in (saddle, np.diag(saddle), saddle[[0, 2, 1]] + 2 * np.eye(3)):
-        known = dataclasses.replace(plan.geometry, hessian=hessian)
+        known = dataclasses.replace(plan.geometry, hessian=as_operator(hessian))
         with pytest.raises(orn.InputError, match="no strict minimum"):
             run(post, dataclasses.replace(plan, geometry=known))
 
@@ -166,7 +166,7 @@ def test_T3_the_elbo_is_the_evidence_less_the_divergence(structure: str) -> None
     root = np.array([[0.1, 0, 0], [0.02, 0.2, 0], [-0.05, 0.01, 0.08]])
     root = root if structure == "dense" else np.diag(np.diag(root))
     q = Gaussian(mean, Dense(root) if structure == "dense" else Diagonal(np.diag(root)))
-    elbo = Elbo(post, precision, jax.random.key(0))(q)
+    elbo = Elbo(post, as_operator(precision), jax.random.key(0))(q)
     expected = evidence - gaussian_kl(root @ root.T, precision, mean - center)
     assert abs(elbo - expected) < 1e-9 * abs(expected)
 

@@ -110,7 +110,7 @@ PLANS = [
 def test_an_update_is_the_gain_times_the_gradient_and_noise(method: str, structure: str) -> None:
     """``update(g) - update(0)`` under the same key is ``-K g``, whatever structure and pytree."""
     posts = zoo(rows=240, intercept=True)
-    post = posts["softmax" if structure in ("kronecker", "classes") else "poisson"]
+    post = posts["softmax" if structure in ("kronecker", "per-class") else "poisson"]
     anchored = None if METHODS[method].control_variates is None else False
     plan = orn.plan(post, method, structure, batch_size=10, control_variates=anchored)
     optimiser = orn.as_optax(plan, key=4)

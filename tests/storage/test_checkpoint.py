@@ -9,6 +9,7 @@ import pytest
 
 import ornstein as orn
 from ornstein.api import fingerprints
+from ornstein.linalg.operators import AlongBasis, AlongDual
 from ornstein.planning import plan_record
 from support.checkpoints_kept import contents, sittings
 from support.problems import features, regression, zoo
@@ -64,7 +65,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("structure", ["kronecker", "classes"])
+@pytest.mark.parametrize("structure", ["kronecker", "per-class"])
 def test_factors_survive(structure: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     post = zoo()["softmax"]
     options: dict[str, Any] = {"structure": structure, "draws": 64, "chains": 2, "chunk": 1}
@@ -74,9 +75,10 @@ def test_factors_survive(structure: str, tmp_path: Path, monkeypatch: pytest.Mon
     )
     assert times > 2
     assert np.array_equal(found.flat, orn.sample(post, **options).flat)
-    gain, factors = found.plan.gain, found.plan.geometry.factors
-    assert factors is not None
-    assert gain.basis is factors.basis  # type: ignore[union-attr]
+    gain, hessian = found.plan.gain, found.plan.geometry.frame.hessian
+    assert isinstance(gain, AlongBasis)
+    assert isinstance(hessian, AlongDual)
+    assert gain.basis is hessian.basis
 
 
 def test_a_run_that_has_ended_is_not_run_again(

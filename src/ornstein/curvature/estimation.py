@@ -76,9 +76,7 @@ def basis_of(geometry: Geometry) -> Basis | None:
     return basis
 
 
-def around(
-    post: Posterior, theta: Vector, gain: Structure, rows: int | None, key: Key
-) -> Geometry:
+def around(post: Posterior, theta: Vector, gain: Structure, rows: int | None, key: Key) -> Geometry:
     """What a gain of some structure is made from: A and C as they are held for it."""
     gain.refuse(post)
     held = gain.held(post)

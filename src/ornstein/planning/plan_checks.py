@@ -33,9 +33,7 @@ def refuse_unstable(
     bad = np.flatnonzero(rates >= limit * (1 - 1e-6))
     if not bad.size:
         raise _not_convex()
-    named = (
-        (_direction_name(basis[:, i], geometry, labels), rates[i]) for i in bad[::-1][:5]
-    )
+    named = ((_direction_name(basis[:, i], geometry, labels), rates[i]) for i in bad[::-1][:5])
     shown = ", ".join(f"{name} (K A = {rate:.3g})" for name, rate in named)
     more = f" and {bad.size - 5} more" if bad.size > 5 else ""
     if method.name == "exact":

@@ -1,6 +1,5 @@
 """Coordinates in which every exact plan is diagonal (X8)."""
 
-
 from ornstein._base.types import Vector
 from ornstein.linalg.eigen import relative_eigh
 from ornstein.linalg.operators import Dense
