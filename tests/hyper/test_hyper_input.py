@@ -36,7 +36,7 @@ BAD: list[tuple[Callable[[], object], str]] = [
     (lambda: broken(constraints=3), r"constraints must be"),
     (lambda: broken(constraints=(jnp.log, jnp.sin)), r"whose second must undo the first"),
     (lambda: broken(constraints="unit"), r"hyper 'tau' must lie between 0 and 1, found 1"),
-    (lambda: broken(hyper=None, constraints="real"), r"constraints are those of hyper"),
+    (lambda: broken(hyper=None, constraints="real"), r"constraints is given without hyper"),
     (lambda: broken().with_hyper({"rho": 1.0}), r"values does not fit the hyperparameters"),
     (lambda: broken().with_hyper({"tau": [1.0, 2.0]}), r"values 'tau' must have shape \(\)"),
     (lambda: orn.learn(broken()), r"tau grows or shrinks without end.*must be normalised"),

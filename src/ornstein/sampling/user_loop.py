@@ -12,7 +12,7 @@ from ornstein._base.errors import InputError
 from ornstein._base.trees import Layout, cast, num_rows, to_device
 from ornstein._base.types import Array, PyTree
 from ornstein.data.batches import Reader, distinct_rows, weights_of
-from ornstein.models.contract import InBasis
+from ornstein.models.chain_rule import ChainRule
 from ornstein.models.posterior import Posterior
 from ornstein.planning.kernels.contract import Info, State
 from ornstein.planning.planner import fitting
@@ -102,7 +102,7 @@ def kernel(post: Posterior, plan: Plan) -> PlanKernel:
     layout, dtype = plan.layout, jnp.result_type(float)
     rule, noise, constants = update_rule(plan, IDENTITY)
     loop = Loop(
-        model=InBasis(post.model),
+        model=ChainRule(post.model),
         reader=Reader(plan.batches, rows_last=False, packed=None),
         dim=plan.dim,
         thin=plan.thin,
@@ -112,7 +112,7 @@ def kernel(post: Posterior, plan: Plan) -> PlanKernel:
         structure=plan.structure,
         window=plan.window,
     )
-    hyper = post.model.local_numbers(plan.center, IDENTITY, post.hyper, plan.anchor_slope)
+    hyper = ChainRule(post.model).constants(plan.center, IDENTITY, post.hyper, plan.anchor_slope)
     problem = Problem(
         rows=None,
         hyper=to_device(cast(hyper, dtype)),
