@@ -96,6 +96,11 @@ class KroneckerBasis:
         return self.inner.shape[0]
 
     @property
+    def product(self) -> tuple[AnyArray, AnyArray]:
+        """``V_c`` and ``diag(scale) V_f``, of which it is the Kronecker product."""
+        return self.outer, np.asarray(self.scale)[:, None] * np.asarray(self.inner)
+
+    @property
     def dual(self) -> "KroneckerBasis":
         """``V^-T``, in which ``M^-1`` is diagonal where M is in V."""
         return replace(self, scale=1 / self.scale)
@@ -165,6 +170,7 @@ class ClassBasis:
     features: int = field(metadata={"static": True})
 
     structure: ClassVar[str] = "classes"
+    product: ClassVar[None] = None  # it is not a Kronecker product
 
     @property
     def shape(self) -> tuple[int, int]:
