@@ -23,8 +23,7 @@ from ornstein._base.progress import bar
 from ornstein._base.types import Array, Key, Vector
 from ornstein.api.request import Asked, as_run, known, over_mesh
 from ornstein.api.resuming import Start, as_arguments, begun, keep
-from ornstein.hyper import Options, ascend
-from ornstein.hyper.ascent import Draw
+from ornstein.hyper import Draw, Options, ascend
 from ornstein.models.posterior import Posterior
 from ornstein.planning.planner import fitting
 from ornstein.planning.planner import plan as make_plan
