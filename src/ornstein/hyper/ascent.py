@@ -80,12 +80,8 @@ def ascend(
 class Search:
     """The ascent of one posterior's hyperparameters.
 
-    Attributes
-    ----------
-    trail
-        The points visited.
-    full_plan
-        The last plan made from the rows: the current one, unless its statistics are kept.
+    ``full_plan`` is the last plan made from the rows: the current one, unless that keeps its
+    statistics.
     """
 
     def __init__(
@@ -148,11 +144,8 @@ class Search:
         if origin is not None:
             refuse_runaway(self.post, eta, origin, self.limits.runaway)
         kept = self._plan_that_holds(eta)
-        make = (
-            partial(make_plan, **self.plan_options)
-            if kept is None
-            else partial(move_plan, near=kept)
-        )
+        anew = partial(make_plan, **self.plan_options)
+        make = anew if kept is None else partial(move_plan, near=kept)
         plan = search_at(make, self.post, eta, self.geometry)
         self.geometry = plan.geometry
         values = self.post.learnable.host_values(eta)

@@ -9,13 +9,7 @@ import numpy as np
 
 from ornstein._base.types import Vector
 from ornstein.hyper.approach import Trail, largest_move, planning_is_expensive
-from ornstein.hyper.expectation import (
-    Expectation,
-    Score,
-    drawn_cov,
-    expect,
-    measured_scores,
-)
+from ornstein.hyper.expectation import Expectation, Score, drawn_cov, expect, measured_scores
 from ornstein.hyper.settings import Limits, Options
 from ornstein.hyper.steps import covariance, step_length
 from ornstein.models.posterior import Posterior
@@ -103,12 +97,7 @@ class Corrections:
 class ScoreEstimator:
     """Estimates the mean score at one plan after another; chains go on from where they are.
 
-    Attributes
-    ----------
-    drawing
-        Whether draws correct the prediction; off once they turn out too scattered.
-    scattered
-        Whether they did.
+    ``drawing`` says whether draws correct the prediction; off once they are too ``scattered``.
     """
 
     def __init__(
@@ -133,18 +122,17 @@ class ScoreEstimator:
         predicted = Estimate.predicted(expected)
         if not self.drawing:
             return predicted
-        corrections = self._corrections_near(here.eta)
-        enough = self.options.tolerance**2
-        if corrections.batches and self._same_draws_hold(corrections, here.eta):
+        corrections, enough = self._corrections_near(here.eta), self.options.tolerance**2
+        same_draws = largest_move(corrections.eta, here.eta) <= self.limits.same_draws_move
+        if corrections.batches and same_draws:
             estimate = corrections.applied(predicted)
             if estimate.squared_error <= enough:
                 return estimate
         for _ in range(self._rounds_at(here.plan)):
             self._add_round(corrections, here, predicted, score)
             estimate = corrections.applied(predicted)
-            if estimate.squared_error <= enough or self._too_scattered(estimate):
-                break
-            if self._draws_are_spent(here.plan):
+            precise = estimate.squared_error <= enough
+            if precise or self._too_scattered(estimate) or self._draws_are_spent(here.plan):
                 break
         if self._too_scattered(estimate):
             self.drawing, self.scattered = False, True
@@ -157,9 +145,6 @@ class ScoreEstimator:
         if kept is None or largest_move(kept.eta, eta) > self.limits.same_curvature_move:
             self._corrections = kept = Corrections(eta)
         return kept
-
-    def _same_draws_hold(self, corrections: Corrections, eta: Vector) -> bool:
-        return largest_move(corrections.eta, eta) <= self.limits.same_draws_move
 
     def _rounds_at(self, plan: Plan) -> int:
         if self.options.rounds:

@@ -20,31 +20,15 @@ _NAMED = 5  # hyperparameters that a note names
 
 
 class Outcome(NamedTuple):
-    """Where the ascent ended.
-
-    Attributes
-    ----------
-    here
-        The last plan, and its hyperparameters.
-    estimate
-        The last estimate of the mean score.
-    gaussian_eta
-        Where the Gaussian posterior's own moments end, on the unconstrained scale.
-    tolerance, converged
-        The tolerance, and whether it was met.
-    scattered
-        Whether draws were too scattered to learn from.
-    slower
-        The step that was undone since chains would mix much more slowly there.
-    """
+    """Where the ascent ended."""
 
     here: Planned
     estimate: Estimate
-    gaussian_eta: Vector
+    gaussian_eta: Vector  # where the Gaussian posterior's own moments would end
     tolerance: float
     converged: bool
-    scattered: bool
-    slower: Planned | None
+    scattered: bool  # whether the draws were too scattered to learn from
+    slower: Planned | None  # an undone step, to where chains would mix much more slowly
 
 
 def to_learning(outcome: Outcome, trail: Trail, seconds: float) -> Learning:

@@ -45,16 +45,9 @@ class Minibatch(NamedTuple):
 class LocalProblem(NamedTuple):
     """A model in the coordinates z of ``theta = center + W z``.
 
-    Attributes
-    ----------
-    model
-        Its gradients by z; static in compiled code.
-    fold
-        Maps the data to the rows that ``model`` takes.
-    hyper
-        The constants that ``model`` takes: host arrays, passed to compiled code as arguments.
-    factor
-        The ``W`` in use; a model may replace the requested ``W`` by ``W Q``, Q orthogonal.
+    ``model`` gives the gradients by z and is static in compiled code; it takes the rows that
+    ``fold`` makes of the data, and the constants ``hyper``, host arrays passed as arguments.
+    ``factor`` is the ``W`` in use: a model may replace the one asked for by ``W Q``, Q orthogonal.
     """
 
     model: "LocalModel"
@@ -185,10 +178,10 @@ class Model(ABC):
     def hessian_sum(self, theta: Array, rows: PyTree, hyper: PyTree, weights: Array) -> Array:
         """Weighted sum of the rows' Hessians, by one Hessian-vector product per column."""
 
-        def product(direction: Array) -> Array:
-            def along(t: Array) -> Array:
-                return self.gradient_sum(t, rows, hyper, weights)
+        def along(t: Array) -> Array:
+            return self.gradient_sum(t, rows, hyper, weights)
 
+        def product(direction: Array) -> Array:
             return jax.jvp(along, (theta,), (direction,))[1]
 
         return jax.lax.map(product, jnp.eye(len(theta), dtype=theta.dtype))
@@ -197,16 +190,7 @@ class Model(ABC):
         self, theta: Array, rows: PyTree, hyper: PyTree, weights: Array
     ) -> Array:
         """Diagonal of :meth:`hessian_sum`, without holding the matrix."""
-
-        def entry(index: Array) -> Array:
-            direction = jnp.zeros_like(theta).at[index].set(1.0)
-
-            def along(t: Array) -> Array:
-                return self.gradient_sum(t, rows, hyper, weights)
-
-            return jax.jvp(along, (theta,), (direction,))[1][index]
-
-        return jax.lax.map(entry, jnp.arange(len(theta)))
+        return _jacobian_diagonal(lambda t: self.gradient_sum(t, rows, hyper, weights), theta)
 
     def prior_gradient(self, theta: Array, hyper: PyTree) -> Array:
         """Gradient of ``-log p(theta)``."""
@@ -218,40 +202,39 @@ class Model(ABC):
 
     def prior_hessian_diagonal(self, theta: Array, hyper: PyTree) -> Array:
         """Diagonal of :meth:`prior_hessian`, without holding the matrix."""
-
-        def entry(index: Array) -> Array:
-            direction = jnp.zeros_like(theta).at[index].set(1.0)
-            return jax.jvp(lambda t: self.prior_gradient(t, hyper), (theta,), (direction,))[1][
-                index
-            ]
-
-        return jax.lax.map(entry, jnp.arange(len(theta)))
+        return _jacobian_diagonal(lambda t: self.prior_gradient(t, hyper), theta)
 
     def deviation_kicks(self, spread: Spread, rows: PyTree, hyper: PyTree) -> Array:
         """How far each row's anchored gradient moves a chain, over a Gaussian at the anchor (X9).
 
         ``E[d_n' cov d_n]`` with ``d_n = grad l_n(theta) - grad l_n(anchor)``.
         """
-        at_anchor = self.gradients(spread.anchor, rows, hyper)
 
-        def add(kicks: Array, theta: Array) -> tuple[Array, None]:
-            deviation = self.gradients(theta, rows, hyper) - at_anchor
-            return kicks + ((deviation @ spread.cov) * deviation).sum(axis=1), None
+        def kicks(deviation: Array) -> Array:
+            return ((deviation @ spread.cov) * deviation).sum(axis=1)
 
-        kicks, _ = jax.lax.scan(add, jnp.zeros_like(at_anchor[:, 0]), spread.points)
-        return kicks / len(spread.points)
+        return self._mean_over_points(kicks, spread, rows, hyper)
 
     def deviation_sums(self, spread: Spread, rows: PyTree, hyper: PyTree, weights: Array) -> Array:
         """Weighted sums over rows of ``E[d_n d_n']``: one (D, D) per line of ``weights`` (m, n)."""
+
+        def sums(deviation: Array) -> Array:
+            return jnp.einsum("mn,ni,nj->mij", weights, deviation, deviation)
+
+        return self._mean_over_points(sums, spread, rows, hyper)
+
+    def _mean_over_points(
+        self, function: Callable[[Array], Array], spread: Spread, rows: PyTree, hyper: PyTree
+    ) -> Array:
+        """Mean of a function of the rows' gradients, counted from those at the anchor."""
         at_anchor = self.gradients(spread.anchor, rows, hyper)
 
-        def add(sums: Array, theta: Array) -> tuple[Array, None]:
-            deviation = self.gradients(theta, rows, hyper) - at_anchor
-            return sums + jnp.einsum("mn,ni,nj->mij", weights, deviation, deviation), None
+        def add(total: Array, theta: Array) -> tuple[Array, None]:
+            return total + function(self.gradients(theta, rows, hyper) - at_anchor), None
 
-        start = jnp.zeros((len(weights), *spread.cov.shape), spread.cov.dtype)
-        sums, _ = jax.lax.scan(add, start, spread.points)
-        return sums / len(spread.points)
+        start = jnp.zeros_like(jax.eval_shape(function, at_anchor))
+        total, _ = jax.lax.scan(add, start, spread.points)
+        return total / len(spread.points)
 
     @abstractmethod
     def localise(
@@ -267,3 +250,13 @@ class Model(ABC):
         With ``slope``, the gradient of ``-log p(theta | data)`` at the centre, minibatch gradients
         are anchored there (X9): ``g(center) + 1/S sum (grad l_n(theta) - grad l_n(center))``.
         """
+
+
+def _jacobian_diagonal(function: Callable[[Array], Array], theta: Array) -> Array:
+    """One Jacobian-vector product per entry."""
+
+    def entry(index: Array) -> Array:
+        direction = jnp.zeros_like(theta).at[index].set(1.0)
+        return jax.jvp(function, (theta,), (direction,))[1][index]
+
+    return jax.lax.map(entry, jnp.arange(len(theta)))

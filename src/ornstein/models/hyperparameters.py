@@ -133,14 +133,14 @@ class Learnable:
             return jax.tree.map(lambda leaf: np.asarray(leaf, float), self.from_real(eta))
 
 
-def learnable(
-    values: PyTree, constraints: Any, assign: Assign, in_likelihood: bool, **known: Any
+def checked_learnable(
+    values: PyTree, constraints: Any, assign: Assign, in_likelihood: bool, **more: Any
 ) -> Learnable:
     """Check hyperparameters and their constraints (one for all, or one per leaf)."""
     layout = _layout_of("hyper", values)
-    found = Learnable(layout, _constraints(constraints, layout), assign, in_likelihood, **known)
-    found.checked("hyper", values)
-    return found
+    made = Learnable(layout, _constraints(constraints, layout), assign, in_likelihood, **more)
+    made.checked("hyper", values)
+    return made
 
 
 def _layout_of(name: str, values: PyTree) -> Layout:

@@ -31,22 +31,11 @@ _ROUNDING = 1e-4  # allowed error of single precision, relative to the effect of
 
 
 class GlmAt(NamedTuple):
-    """A GLM and the coordinates asked for.
+    """A GLM and the coordinates asked for, ``theta = center + factor z``.
 
-    Attributes
-    ----------
-    family, features, intercept
-        The GLM: its loss, and the columns of its design.
-    center, factor
-        ``theta = center + W z``.
-    precision
-        Of the prior, (D,) or (D, D).
-    slope
-        At the centre: of the prior's loss, or where gradients are anchored (X9) of the whole loss.
-    anchored
-        Whether targets are replaced by the means at the centre, which leave no residual there.
-    hyper, dtype
-        The family's numbers, and the precision of the rows.
+    The prior has a ``precision``, (D,) or (D, D). Where gradients are ``anchored`` (X9), targets
+    are replaced by the means at the centre, which leave no residual there. ``slope`` is that of
+    the whole loss at the centre then, and of the prior's alone otherwise.
     """
 
     family: Family
@@ -86,25 +75,13 @@ class GlmAt(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Folding:
-    """Makes rows for the sampling loop, in double precision, block by block.
-
-    Attributes
-    ----------
-    center
-        Coefficients at the centre, (outputs, columns of the design).
-    map_design
-        Maps a block of the design to features; None keeps the features.
-    means
-        Maps predictors to targets without residual; None keeps the targets.
-    block_rows
-        Rows mapped at a time.
-    """
+    """Makes rows for the sampling loop, in double precision, block by block."""
 
     family: Family
-    center: Vector
+    center: Vector  # (outputs, columns of the design)
     intercept: bool
-    map_design: Callable[[Vector], Any] | None
-    means: Callable[[Vector], Vector] | None
+    map_design: Callable[[Vector], Any] | None  # from a block of the design to features
+    means: Callable[[Vector], Vector] | None  # from predictors to targets without residual
     dtype: npt.DTypeLike
     block_rows: int
 
@@ -154,11 +131,8 @@ class FoldedGlm(LocalModel):
             bent = precision @ matrix if precision.ndim == 2 else precision[:, None] * matrix
             precision, rotation = np.linalg.eigh(matrix.T @ bent)
             factor = Dense(matrix @ rotation)
-        local = {
-            "family": glm.hyper,
-            "precision": precision,
-            "at_center": factor.rmatvec(glm.slope),
-        }
+        slope = factor.rmatvec(glm.slope)
+        local = {"family": glm.hyper, "precision": precision, "at_center": slope}
         return LocalProblem(cls(glm.family), glm.folding(factor.rmatvec), local, factor)
 
     def minibatch_gradient(self, z: Array, batch: Minibatch, hyper: PyTree) -> Array:

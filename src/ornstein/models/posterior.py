@@ -16,7 +16,7 @@ from ornstein.linalg.operators import Factor
 from ornstein.models import user_functions
 from ornstein.models.contract import Model, per_example
 from ornstein.models.custom import CustomModel, map_vectors, put_hyper
-from ornstein.models.hyperparameters import Learnable, learnable
+from ornstein.models.hyperparameters import Learnable, checked_learnable
 
 
 class Posterior:
@@ -102,7 +102,7 @@ class Posterior:
         self._learnable: Learnable | None = None
         self._given = hyper, constraints
         if hyper is not None:
-            self._learnable = learnable(hyper, constraints, put_hyper, in_likelihood=True)
+            self._learnable = checked_learnable(hyper, constraints, put_hyper, in_likelihood=True)
             self.hyperparameters = self._learnable.checked("hyper", hyper)
         elif constraints is not None:
             raise InputError("constraints is given without hyper; give both, or neither.")
@@ -163,17 +163,17 @@ class Posterior:
         >>> post.with_hyper({"prior_precision": 0.1}).hyper["prior_precision"]
         array([0.1])
         """
-        known = self.learnable
+        learnable = self.learnable
         post = copy.copy(self)
         post.units = units
-        post.hyperparameters = known.checked("values", values)
+        post.hyperparameters = learnable.checked("values", values)
         post._given = post.hyperparameters, self._given[1]
         if self._model is not None:
             with jax.enable_x64(True):
-                put = known.assign(post.hyperparameters, self.hyper)
+                put = learnable.assign(post.hyperparameters, self.hyper)
                 post.hyper = jax.tree.map(np.asarray, put)
-        if known.functions is not None:
-            post.log_likelihood, post.log_prior = known.functions(post.hyper)
+        if learnable.functions is not None:
+            post.log_likelihood, post.log_prior = learnable.functions(post.hyper)
         if init is not None:
             user_functions.check_structure(post.layout, init)
             post.init = init

@@ -11,7 +11,7 @@ from ornstein._base import checks
 from ornstein._base.errors import InputError
 from ornstein._base.types import PyTree
 from ornstein.models.glm import Glm
-from ornstein.models.hyperparameters import Learnable, Ties, learnable
+from ornstein.models.hyperparameters import Learnable, Ties, checked_learnable
 
 Groups: TypeAlias = Sequence[Hashable] | str | None
 """A label per column (None: fixed), ``"columns"`` for a precision each, None for one in all."""
@@ -41,7 +41,7 @@ def glm_hyperparameters(
         return None
     named = {} if groups is None else {"prior_precision": labels}
     ties = Ties(index, len(labels) if "prior_precision" in wanted else 0, "noise_scale" in wanted)
-    found = learnable(
+    found = checked_learnable(
         values, "positive", _assign(index), ties.noise, ties=ties, names=named, functions=functions
     )
     return found, values
@@ -61,9 +61,9 @@ def _assign(index: npt.NDArray[np.int64]) -> Callable[[PyTree, PyTree], PyTree]:
     return assign
 
 
-def _wanted(learn: str | Sequence[str], known: tuple[str, ...]) -> set[str]:
+def _wanted(learn: str | Sequence[str], possible: tuple[str, ...]) -> set[str]:
     names = [learn] if isinstance(learn, str) else list(learn)
-    return {checks.choice("learn", name, known) for name in names}
+    return {checks.choice("learn", name, possible) for name in names}
 
 
 def _labels(
@@ -84,11 +84,11 @@ def _labels(
                 f"{' (and the intercept, last)' if model.intercept else ''}, found {len(each)}."
             )
     each += [None] * (width - len(each))
-    known = list(dict.fromkeys(label for label in each if label is not None))
-    if not known:
+    labels = list(dict.fromkeys(label for label in each if label is not None))
+    if not labels:
         raise InputError(
             "groups gives no column a label, so there is no precision to learn; label some, or "
             "use learn=()."
         )
-    index = [-1 if label is None else known.index(label) for label in each]
-    return np.asarray(index), tuple(map(str, known))
+    index = [-1 if label is None else labels.index(label) for label in each]
+    return np.asarray(index), tuple(map(str, labels))
