@@ -114,7 +114,9 @@ class Search:
             step, bounds = next_step(
                 here.post, bounds, estimate.expected, estimate.score, options.ascent
             )
-            there = self._plan(here.eta + self._bounded(step), origin)
+            eta = here.eta + self._bounded(step)
+            refuse_runaway(here.post, eta, origin, self.limits.runaway)
+            there = self._plan(eta)
             if mixes_much_slower(there.plan, here.plan, self.limits):
                 self.trail.note(here.eta, "undone")
                 slower = there
@@ -139,10 +141,8 @@ class Search:
         )
         return eta
 
-    def _plan(self, eta: Vector, origin: Vector | None = None) -> Planned:
-        """A plan at other hyperparameters, which must not have run away from the origin."""
-        if origin is not None:
-            refuse_runaway(self.post, eta, origin, self.limits.runaway)
+    def _plan(self, eta: Vector) -> Planned:
+        """A plan at other hyperparameters, from the rows or from a plan that still holds."""
         kept = self._plan_that_holds(eta)
         anew = partial(make_plan, **self.plan_options)
         make = anew if kept is None else partial(move_plan, near=kept)
