@@ -9,7 +9,7 @@ from ornstein.hyper import expectation
 from ornstein.hyper.ascent import Search
 from ornstein.hyper.expectation import expect, look, posterior_cov
 from ornstein.hyper.mackay import log_evidence
-from ornstein.hyper.settings import Options
+from ornstein.hyper.settings import LearningOptions
 from ornstein.linalg.bases import KroneckerBasis
 from ornstein.linalg.operators import AlongBasis, Dense
 from ornstein.planning import planner
@@ -117,7 +117,7 @@ def test_a_plan_is_kept_while_little_moves(method: str, kept: bool) -> None:
     search = Search(
         post,
         {"method": method, "structure": "kronecker"},
-        Options(rounds=4, moments="draws"),
+        LearningOptions(rounds=4, moments="draws"),
         draw,
         draws=40,
     )

@@ -8,7 +8,7 @@ from ornstein.hyper import ascent, expectation, steps
 from ornstein.hyper.approach import Trail, approach_by_optima
 from ornstein.hyper.estimates import Estimate
 from ornstein.hyper.expectation import Expectation
-from ornstein.hyper.settings import LIMITS, Limits, Options
+from ornstein.hyper.settings import LIMITS, LearningOptions, Limits
 from support.montecarlo import Floats
 from support.problems import softmax_table
 
@@ -88,7 +88,7 @@ def test_the_approach_ends_where_an_expensive_plan_will_hold() -> None:
 
     def ended(drawing: bool, limits: Limits) -> tuple[int, float]:
         trail = Trail()
-        options = Options(tolerance=1e-4)
+        options = LearningOptions(tolerance=1e-4)
         _, there, seen = approach_by_optima(post, eta, options, trail, drawing, limits)
         assert seen is not None
         assert seen.structure == "classes"
@@ -115,7 +115,7 @@ def test_as_many_draws_are_wanted_as_the_tolerance_takes() -> None:
         rng = np.random.default_rng(0)
         return rng.multivariate_normal(plan.center, plan.predicted_cov, size=(4, 50))
 
-    ascent.ascend(post, {}, Options(tolerance=0.3, rounds=1), draw)
+    ascent.ascend(post, {}, LearningOptions(tolerance=0.3, rounds=1), draw)
     assert asked
     for wanted, enough in asked:
         assert wanted - 1 <= enough * (1 + 1e-9) < wanted + 1e-6

@@ -9,14 +9,14 @@ from ornstein.hyper.cross_validation import CrossValidation, cross_validate
 from ornstein.hyper.estimates import Draw
 from ornstein.hyper.learning import Learning
 from ornstein.hyper.mackay import Evidence, evidence
-from ornstein.hyper.settings import Options
+from ornstein.hyper.settings import LearningOptions
 
 __all__ = [
     "CrossValidation",
     "Draw",
     "Evidence",
     "Learning",
-    "Options",
+    "LearningOptions",
     "ascend",
     "cross_validate",
     "evidence",

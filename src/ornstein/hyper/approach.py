@@ -11,7 +11,7 @@ from ornstein._base.errors import InputError, OptimumError
 from ornstein._base.types import Vector
 from ornstein.curvature.estimation import Geometry
 from ornstein.hyper.expectation import expect, foreseen, look, posterior_cov
-from ornstein.hyper.settings import LIMITS, Limits, Options
+from ornstein.hyper.settings import LIMITS, LearningOptions, Limits
 from ornstein.hyper.steps import StepBounds, next_step, secant_information, step_length
 from ornstein.models.posterior import Posterior
 
@@ -34,7 +34,7 @@ class Trail:
 def approach_by_optima(
     post: Posterior,
     eta: Vector,
-    options: Options,
+    options: LearningOptions,
     trail: Trail,
     drawing: bool,
     limits: Limits = LIMITS,

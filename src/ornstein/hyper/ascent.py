@@ -45,7 +45,7 @@ from ornstein.hyper.approach import (
 from ornstein.hyper.estimates import Draw, Estimate, Planned, ScoreEstimator
 from ornstein.hyper.learning import Learning
 from ornstein.hyper.outcome import Outcome, to_learning
-from ornstein.hyper.settings import LIMITS, Limits, Options
+from ornstein.hyper.settings import LIMITS, LearningOptions, Limits
 from ornstein.hyper.steps import StepBounds, next_step
 from ornstein.models.posterior import Posterior
 from ornstein.planning.planner import moved as move_plan
@@ -56,7 +56,7 @@ from ornstein.planning.plans import Plan
 def ascend(
     post: Posterior,
     plan_options: Mapping[str, Any],
-    options: Options,
+    options: LearningOptions,
     draw: Draw,
     draws: int | None = None,
 ) -> tuple[Posterior, Plan, Learning]:
@@ -88,7 +88,7 @@ class Search:
         self,
         post: Posterior,
         plan_options: Mapping[str, Any],
-        options: Options,
+        options: LearningOptions,
         draw: Draw,
         draws: int | None = None,
         limits: Limits = LIMITS,

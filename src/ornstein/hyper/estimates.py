@@ -10,7 +10,7 @@ import numpy as np
 from ornstein._base.types import Vector
 from ornstein.hyper.approach import Trail, largest_move, planning_is_expensive
 from ornstein.hyper.expectation import Expectation, Score, drawn_cov, expect, measured_scores
-from ornstein.hyper.settings import Limits, Options
+from ornstein.hyper.settings import LearningOptions, Limits
 from ornstein.hyper.steps import covariance, step_length
 from ornstein.models.posterior import Posterior
 from ornstein.planning.plans import Plan
@@ -104,7 +104,7 @@ class ScoreEstimator:
         self,
         draw: Draw,
         draws: int | None,
-        options: Options,
+        options: LearningOptions,
         limits: Limits,
         trail: Trail,
         drawing: bool,

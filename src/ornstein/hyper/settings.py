@@ -8,7 +8,7 @@ from ornstein._base import checks
 from ornstein._base.types import PyTree
 
 
-class Options(NamedTuple):
+class LearningOptions(NamedTuple):
     """How to learn; see :func:`ornstein.learn`."""
 
     start: PyTree = None
@@ -19,7 +19,7 @@ class Options(NamedTuple):
     max_plans: int = 20
 
     @classmethod
-    def checked(cls, given: Mapping[str, Any]) -> "Options":
+    def checked(cls, given: Mapping[str, Any]) -> "LearningOptions":
         """Options by name, after checking their values."""
         for name in given:
             checks.choice("learn_hyper", name, cls._fields)
