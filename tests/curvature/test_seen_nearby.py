@@ -8,8 +8,7 @@ from ornstein.curvature import optimum
 from ornstein.curvature.estimation import geometry, quick_geometry, under_prior
 from ornstein.curvature.row_sums import mean_gradient
 from ornstein.linalg.bases import KroneckerBasis
-from ornstein.linalg.operators import BasisRoot
-from ornstein.models.rotated import RotatedGlm
+from ornstein.models.local_glm import rotation
 from ornstein.planning import planner
 from support.problems import softmax_table
 
@@ -67,7 +66,7 @@ def test_rows_are_rotated_in_single_precision_only_where_it_will_do(far: float) 
     values, inner = np.linalg.eigh(X.T @ X)
     basis = KroneckerBasis(np.eye(4), inner, np.ones(5), features=5)
     units = np.tile(1 / np.sqrt(1 + values), 4)
-    found = RotatedGlm.rotation(BasisRoot(basis, units), np.float32)(X)
+    found = rotation(basis, units, np.float32)(X)
     assert found.dtype == (np.float64 if far else np.float32)
     exact = (X @ inner) * units[:5]
     atol = 2e-4 * np.sqrt(np.mean(exact**2))

@@ -16,7 +16,7 @@ XY = {"x": features(5, 2), "y": np.ones(5)}
 
 
 def broken(**options: Any) -> orn.Posterior:
-    """Nothing holds its hyperparameter."""
+    """Nothing constrains its hyperparameter."""
     given: dict[str, Any] = {"hyper": {"tau": 1.0}, "init": np.zeros(2), **options}
     return orn.Posterior(
         lambda p, row, h: -0.5 * (row["y"] - p @ row["x"]) ** 2 + 0.0 * h["tau"],
@@ -34,12 +34,12 @@ BAD: list[tuple[Callable[[], object], str]] = [
     (lambda: broken(constraints="positve"), r"constraints='positve'.*Did you mean 'positive'"),
     (lambda: broken(constraints={"other": "real"}), r"constraints must be one for all"),
     (lambda: broken(constraints=3), r"constraints must be"),
-    (lambda: broken(constraints=(jnp.log, jnp.sin)), r"whose second must undo the first"),
+    (lambda: broken(constraints=(jnp.log, jnp.sin)), r"whose second function must undo the first"),
     (lambda: broken(constraints="unit"), r"hyper 'tau' must lie between 0 and 1, found 1"),
-    (lambda: broken(hyper=None, constraints="real"), r"constraints are those of hyper"),
+    (lambda: broken(hyper=None, constraints="real"), r"constraints is given without hyper"),
     (lambda: broken().with_hyper({"rho": 1.0}), r"values does not fit the hyperparameters"),
     (lambda: broken().with_hyper({"tau": [1.0, 2.0]}), r"values 'tau' must have shape \(\)"),
-    (lambda: orn.learn(broken()), r"tau grows or shrinks without end.*must be normalised"),
+    (lambda: orn.learn(broken()), r"tau grows or shrinks without limit.*must be normalised"),
     (
         lambda: orn.Posterior(lambda p, r: p * r["y"], lambda p: -(p**2), XY, 0.0, hyper=1.0),
         r"log_likelihood failed when called with parameters, one row and the hyperparameters",
@@ -50,7 +50,7 @@ BAD: list[tuple[Callable[[], object], str]] = [
     (lambda: orn.evidence(own(*table())), r"ready-made models only"),
     (lambda: orn.models.linear(*table(), groups=["a"]), r"groups must name a group for each of 12"),
     (lambda: orn.models.linear(*table(), groups="column"), r"Did you mean 'columns'"),
-    (lambda: orn.models.linear(*table(), groups=[None] * 12), r"leaves every column alone"),
+    (lambda: orn.models.linear(*table(), groups=[None] * 12), r"gives no column a label"),
     (lambda: orn.models.linear(*table(), learn="noise"), r"learn='noise'.*'noise_scale'"),
     (lambda: orn.models.logistic(*table(), learn="noise_scale"), r"y must hold"),
     (lambda: orn.learn(orn.models.linear(*table(), learn=())), r"has no hyperparameters"),
@@ -65,7 +65,7 @@ def test_bad_input(build: Callable[[], object], message: str) -> None:
         build()
 
 
-def test_a_plan_can_not_be_given_to_learning() -> None:
+def test_a_plan_cannot_be_given_to_learning() -> None:
     post = orn.models.linear(*table())
     with pytest.raises(orn.InputError, match="a plan holds for one value"):
         orn.sample(post, orn.plan(post), learn_hyper=True)

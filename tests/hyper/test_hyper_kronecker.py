@@ -6,11 +6,12 @@ import pytest
 import ornstein as orn
 from ornstein.curvature import optimum
 from ornstein.hyper import expectation
-from ornstein.hyper.comparators import log_evidence
+from ornstein.hyper.ascent import Search
 from ornstein.hyper.expectation import expect, look
+from ornstein.hyper.mackay import log_evidence
+from ornstein.hyper.settings import LearningOptions
 from ornstein.linalg.bases import KroneckerBasis
 from ornstein.linalg.operators import AlongBasis, Dense
-from ornstein.planning import planner
 from support.montecarlo import Floats
 from support.sizes import set_limits
 
@@ -95,32 +96,33 @@ def test_noise_is_not_learned_in_factors() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(200, 20))
     post = orn.models.linear(X, X[:, 0] + rng.normal(size=200))
-    with pytest.raises(orn.InputError, match="noise_scale is not learned in Kronecker factors"):
+    with pytest.raises(orn.InputError, match="noise_scale cannot be learned in Kronecker factors"):
         orn.learn(post, structure="kronecker", draws=10)
 
 
 @pytest.mark.usefixtures("no_matrices")
-@pytest.mark.parametrize(("method", "moves"), [("exact", True), ("laplace", False)])
-def test_a_plan_stands_while_little_moves(
-    method: str, moves: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A second plan a few hundredths away keeps what was seen of the rows; Laplace's has none."""
-    made: list[float] = []
-    moved = planner.replan
+@pytest.mark.parametrize(("method", "kept"), [("exact", True), ("laplace", False)])
+def test_a_plan_is_kept_while_little_moves(method: str, kept: bool) -> None:
+    """A second plan nearby keeps what the first one saw of the rows; Laplace's saw nothing."""
+    rng = np.random.default_rng(0)
 
-    def counted(post: orn.Posterior, near: orn.Plan) -> orn.Plan:
-        made.append(float(post.hyperparameters["prior_precision"]))
-        return moved(post, near)
+    def draw(post: orn.Posterior, plan: orn.Plan, number: int, wanted: int, last: object) -> Floats:
+        del post, number, wanted, last
+        cov = 1.2 * plan.predicted.dense(plan.dim)  # so that a step is left
+        return rng.multivariate_normal(plan.center, cov, size=(4, 400))
 
-    monkeypatch.setattr("ornstein.hyper.ascent.replan", counted)
-    monkeypatch.setattr("ornstein.hyper.approach.STILL", 1.0)  # so that some way is left
-    found = orn.learn(
-        softmax(rows=300), method=method, structure="kronecker", draws=40, rounds=4, progress=False
+    post = softmax(rows=300)
+    search = Search(
+        post,
+        {"method": method, "structure": "kronecker"},
+        LearningOptions(rounds=4, moments="draws"),
+        draw,
+        draws=40,
     )
-    assert found.replans > 0
-    assert bool(made) == moves
-    if moves:
-        assert made[-1] == pytest.approx(float(found.values["prior_precision"]))
+    outcome = search.run(post.learnable.to_real(post.hyperparameters))
+    assert search.trail.stages.count("plan") > 1
+    assert search.full_plan is not None
+    assert (search.full_plan.plan is not outcome.here.plan) == kept
 
 
 @pytest.mark.usefixtures("no_matrices")

@@ -220,28 +220,28 @@ def failing(y: Any) -> None:
 REFUSED: list[tuple[Any, tuple[Any, ...], dict[str, Any], str]] = [
     (other_plate, (Y,), {}, r"no plate 'data'.*its plates are date.*plate=.*mean 'date'"),
     (other_plate, (Y,), {"plate": "rows"}, r"no plate 'rows'"),
-    (two_plates, (Y, Y[:9]), {}, r"'in_more' lies outside plate 'data'.*one plate"),
-    (two_sizes, (Y, Y[:9]), {}, r"'data' comes with several sizes, \[9, 40\]"),
+    (two_plates, (Y, Y[:9]), {}, r"'in_more' is outside plate 'data'.*one plate"),
+    (two_sizes, (Y, Y[:9]), {}, r"'data' has several sizes, \[9, 40\]"),
     (discrete, (Y,), {}, r"'kind' is discrete.*gradients"),
-    (local, (Y,), {}, r"'mean' lies in plate 'data' and is not observed"),
-    (regression, (X, None), {}, r"'y' lies in plate 'data' and is not observed.*obs="),
-    (unplated, (Y,), {}, r"'z' lies outside plate 'data'"),
+    (local, (Y,), {}, r"'mean' is in plate 'data' and not observed"),
+    (regression, (X, None), {}, r"'y' is in plate 'data' and not observed.*obs="),
+    (unplated, (Y,), {}, r"'z' is outside plate 'data'"),
     (nothing_observed, (Y,), {}, r"no site in plate 'data' is observed"),
     (nothing_latent, (Y,), {}, r"no latent sites"),
     (fixed_size, (Y, 99), {}, r"99 rows, but site 'y'.*values of shape \(40,\).*all rows"),
     (captured_features, (Y,), {}, r"'y' still has 40 rows.*among the model's arguments"),
     (centred_inside, (X, Y), {}, r"40 rows together.*one by one.*outside the model"),
     (with_param, (Y,), {}, r"type 'param' \('mean'\).*numpyro.sample"),
-    (on_a_circle, (Y,), {}, r"no map from the real line.*'angle'"),
+    (on_a_circle, (Y,), {}, r"no bijection from the real line.*'angle'"),
     (failing, (Y,), {}, r"failed on all rows: RuntimeError: out of luck"),
     (handlers.scale(whole, scale=0.1), (X, Y), {}, r"site 'w' is scaled.*itself"),
     (regression, (X,), {}, r"does not take these arguments: missing.*'y'"),
     ("model", (Y,), {}, r"model must be a function, found str"),
-    (whole, (X, Y), {"rows": ["z"]}, r"rows names 'z', which is none of x, y"),
+    (whole, (X, Y), {"rows": ["z"]}, r"rows names 'z', which is not one of x, y"),
     (fixed_size, (Y, N), {"rows": ["size"]}, r"rows names 'size', but size has shape \(\)"),
-    (whole, (X, Y), {"init": {"v": 1.0}}, r"init names 'v', which is none of w"),
-    (whole, (X, Y), {"init": {"w": 1.0}}, r"init\['w'\] has shape \(\), the site \(3,\)"),
-    (poisson, (COUNTS,), {"init": {"rate": -1.0}}, r"init\['rate'\] lies outside"),
+    (whole, (X, Y), {"init": {"v": 1.0}}, r"init names 'v', which is not one of w"),
+    (whole, (X, Y), {"init": {"w": 1.0}}, r"init\['w'\] must have shape \(3,\), found \(\)"),
+    (poisson, (COUNTS,), {"init": {"rate": -1.0}}, r"init\['rate'\] is outside"),
 ]
 
 
@@ -256,7 +256,7 @@ def test_models_that_can_not_be_taken(
 def test_tables_are_to_be_arrays() -> None:
     import pandas as pd
 
-    with pytest.raises(orn.InputError, match=r"x is a DataFrame; give numpy\.asarray"):
+    with pytest.raises(orn.InputError, match=r"x is a DataFrame; pass numpy\.asarray"):
         orn.from_numpyro(whole, pd.DataFrame(X), Y)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import ornstein as orn
-from ornstein.hyper.record import interval
+from ornstein.hyper.learning import interval
 from ornstein.results import plots, report
 from ornstein.results.noise import simulated
 from ornstein.results.plots._draws import _clearest

@@ -12,7 +12,7 @@ from ornstein.results.result import Result
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Learned(Learning):
-    """What was learned (see :class:`Learning`), and the draws made there.
+    """Learned hyperparameters (see :class:`Learning`), and draws at their values.
 
     Attributes
     ----------
@@ -41,29 +41,30 @@ def learn(
 ) -> Learned:
     """Learn a posterior's hyperparameters by variational EM, then sample at the learned values.
 
-    With q the sampler's stationary distribution, ``E_q[log p(y, theta | hyper)]`` is ascended on
-    the unconstrained scale, and the gain tuned again as the hyperparameters move.
+    Variational EM maximises ``E_q[log p(y, theta | hyper)]``, where q is the sampler's stationary
+    distribution. The sampler is planned again as the hyperparameters change.
 
     Parameters
     ----------
     post
-        A posterior with hyperparameters: from ``Posterior(..., hyper=...)`` or a ready-made model.
+        A posterior with hyperparameters: ``Posterior(..., hyper=...)`` or a ready-made model.
     start
         Hyperparameters to start from; the posterior's own if not given.
     tolerance
-        Learning ends when the step to where the slope vanishes is shorter than this many posterior
-        standard deviations of the hyperparameters, plus twice its Monte-Carlo error, and that
-        error is as small.
+        Learning ends when the next step would be shorter than this many posterior standard
+        deviations of the hyperparameters, plus twice its Monte-Carlo error, and that error is
+        below the tolerance too.
     moments
-        Where q's moments come from: ``plan``, T2's prediction; ``draws``, corrected by the running
-        mean of what draws show; ``auto``, draws unless the posterior is Gaussian.
+        Where q's moments come from: ``plan``, the plan's prediction (T2); ``draws``, the same
+        corrected by the running mean over draws; ``auto``, draws unless the posterior is Gaussian.
     ascent
-        ``newton``, steps by the evidence's curvature; ``em``, the M-step of variational EM, in
-        closed form where it is known: the same end, more slowly.
+        ``newton``, Newton steps on the evidence; ``em``, M-steps of variational EM (in closed form
+        for ready-made models), which lead to the same values more slowly.
     rounds
-        Rounds of draws at one plan, at most; 8 if not given, or 1 for models too wide for matrices.
+        Largest number of rounds of draws per plan; 8 by default, or 1 for models with too many
+        parameters for dense matrices.
     max_plans
-        Plans, at most.
+        Largest number of plans.
     key
         As for :func:`ornstein.sample`.
     **options
@@ -94,5 +95,5 @@ def learn(
     result = sample(post, key=key, learn_hyper=given, **options)
     learning = result.learning
     assert learning is not None
-    known = {field.name: getattr(learning, field.name) for field in fields(Learning)}
-    return Learned(**known, result=result)
+    learned = {field.name: getattr(learning, field.name) for field in fields(Learning)}
+    return Learned(**learned, result=result)

@@ -23,8 +23,7 @@ from ornstein._base.progress import bar
 from ornstein._base.types import Array, Key, Vector
 from ornstein.api.request import Asked, as_run, known, over_mesh
 from ornstein.api.resuming import Start, as_arguments, begun, keep
-from ornstein.hyper import Options, ascend
-from ornstein.hyper.ascent import Draw
+from ornstein.hyper import Draw, LearningOptions, ascend
 from ornstein.models.posterior import Posterior
 from ornstein.planning.planner import fitting
 from ornstein.planning.planner import plan as make_plan
@@ -259,7 +258,9 @@ def _start(
         given = learn_hyper if isinstance(learn_hyper, Mapping) else {}
         draw = _rounds(key, asked.chains, asked.dtype, progress, mesh)
         wanted = asked.draws if isinstance(asked.draws, int) else None
-        post, plan, learning = ascend(post, plan_options, Options.checked(given), draw, wanted)
+        post, plan, learning = ascend(
+            post, plan_options, LearningOptions.checked(given), draw, wanted
+        )
     elif plan is None:
         plan = make_plan(post, **plan_options)
     return Start(fitting(post, plan), plan, learning, asked.dispersion)

@@ -18,8 +18,8 @@ import ornstein as orn
 from ornstein._base import checks
 from ornstein._base.errors import UnstablePlanError
 from ornstein._base.progress import each
-from ornstein.hyper import Options, ascend
-from ornstein.hyper.comparators import at_optimum, mean_loss
+from ornstein.hyper import LearningOptions, ascend
+from ornstein.hyper.cross_validation import at_optimum, mean_loss
 
 KEY = 2016
 TOLERANCE = 0.5  # posterior standard deviations of log lambda, which are some hundredths
@@ -203,7 +203,7 @@ def _choose(
 
 def _by_prediction(post: orn.Posterior, plan: Mapping[str, Any]) -> tuple[orn.Posterior, str]:
     """Where a sampler's own moments, as T2 predicts them, come to rest."""
-    options = Options(tolerance=TOLERANCE, moments="plan")
+    options = LearningOptions(tolerance=TOLERANCE, moments="plan")
     diagonal = plan["method"] == "exact"
     for rho in _RHO if diagonal else (None,):
         given = {**plan, "rho": rho} if diagonal else dict(plan)

@@ -1,15 +1,22 @@
-"""Hyperparameters learned by variational EM, with the sampler's stationary distribution as q."""
+"""Hyperparameters: learned by variational EM, by MacKay's evidence, or by cross-validation.
+
+Variational EM takes the sampler's stationary distribution as q. Read ``ascent`` first: its
+docstring lists the phases, each with a file (``approach``, ``estimates``, ``steps``).
+"""
 
 from ornstein.hyper.ascent import ascend
-from ornstein.hyper.comparators import CrossValidation, Evidence, cross_validate, evidence
-from ornstein.hyper.options import Options
-from ornstein.hyper.record import Learning
+from ornstein.hyper.cross_validation import CrossValidation, cross_validate
+from ornstein.hyper.estimates import Draw
+from ornstein.hyper.learning import Learning
+from ornstein.hyper.mackay import Evidence, evidence
+from ornstein.hyper.settings import LearningOptions
 
 __all__ = [
     "CrossValidation",
+    "Draw",
     "Evidence",
     "Learning",
-    "Options",
+    "LearningOptions",
     "ascend",
     "cross_validate",
     "evidence",

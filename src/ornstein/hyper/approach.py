@@ -1,4 +1,4 @@
-"""The approach: from optimum to optimum, to where the Gaussian posterior's mean score vanishes."""
+"""The approach: from optimum to optimum, until the Gaussian posterior's mean score vanishes."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -10,129 +10,117 @@ import numpy as np
 from ornstein._base.errors import InputError, OptimumError
 from ornstein._base.types import Vector
 from ornstein.curvature.geometry import Geometry
-from ornstein.hyper.climb import Climb, corrected, distance
-from ornstein.hyper.expectation import (
-    Expectation,
-    closed_information,
-    closed_step,
-    expect,
-    foreseen,
-    look,
-)
-from ornstein.hyper.options import Options
+from ornstein.hyper.expectation import expect, foreseen, look
+from ornstein.hyper.settings import LIMITS, LearningOptions, Limits
+from ornstein.hyper.steps import StepBounds, next_step, secant_information, step_length
 from ornstein.models.posterior import Posterior
-
-_APPROACH = 0.02  # of the tolerance
-_NEAR = 2.0  # the same, where draws will correct it
-_LOOKS = 200
-_ROUGH = 10.0  # times the tolerance of a plan's optimum; ten times that from afar
-_AFAR = 10.0  # posterior standard deviations of the hyperparameters
-_RUNAWAY = 45.0  # on the unconstrained scale: a factor of 1e19
-_FAR = 10.0  # the same, where there is no optimum any more
-SLOWLY = 0.5  # what was seen within this distance on that scale still counts
-STILL = 0.1  # the same, so nearly that draws need not be made again,
-STANDS = 0.2  # and that what a plan saw of the rows holds
 
 Found = TypeVar("Found")
 
 
 @dataclass
 class Trail:
-    """Where the ascent has been."""
+    """The hyperparameters visited, on the unconstrained scale, and what was done at each."""
 
     etas: list[Vector] = field(default_factory=list)
     stages: list[str] = field(default_factory=list)
 
     def note(self, eta: Vector, stage: str) -> None:
-        """Another step: where, and what was done there."""
+        """Add a point: ``optimum``, ``plan``, ``draws`` or ``undone``."""
         self.etas.append(eta)
         self.stages.append(stage)
 
 
-def next_step(
-    post: Posterior, climb: Climb, found: Expectation, score: Vector, ascent: str
-) -> tuple[Vector, Climb]:
-    """Newton's on the evidence, or variational EM's M-step.
-
-    Where the M-step is known in closed form, Newton's looks for where it vanishes: next to the
-    score it is nearly linear in ``eta``, so that fewer steps are made from afar.
-    """
-    if ascent == "newton":
-        if post.learnable.ties is not None:
-            known = np.maximum(np.diag(closed_information(post, score)), 0.0)
-            score = known * closed_step(post, score)
-        return climb.step(score, found.information, np.diag(found.complete))
-    if post.learnable.ties is not None:
-        return closed_step(post, score), climb
-    return climb.step(score, found.complete, np.diag(found.complete))
-
-
-def approach(
-    post: Posterior, eta: Vector, options: Options, trail: Trail, drawn: bool
+def approach_by_optima(
+    post: Posterior,
+    eta: Vector,
+    options: LearningOptions,
+    trail: Trail,
+    drawing: bool,
+    limits: Limits = LIMITS,
 ) -> tuple[Posterior, Vector, Geometry | None]:
-    """To where the mean score of the Gaussian posterior vanishes, and what was seen last."""
-    climb, origin, last = Climb.start(len(eta)), eta, eta
-    before: Vector | None = None
-    seen: Geometry | None = None
+    """Where the mean score of the Gaussian posterior vanishes, and the geometry seen last.
+
+    ``drawing`` says that draws will correct what is found here.
+    """
+    bounds, origin, last = StepBounds.first(len(eta)), eta, eta
+    previous_score: Vector | None = None
+    geometry: Geometry | None = None
     length = np.inf
-    for _ in range(_LOOKS):
-        refuse_runaway(post, eta, origin)
-        coarse = length > _AFAR
-        slack = _ROUGH * (10 if coarse else 1)
-        rough = partial(look, few_rows=True, slack=slack, near=seen)
+    for _ in range(limits.max_evaluations):
+        refuse_runaway(post, eta, origin, limits.runaway)
+        far = length > limits.far_length
+        slack = limits.far_rough_optimum if far else limits.rough_optimum
+        evaluate = partial(look, few_rows=True, slack=slack, near=geometry)
         try:
-            post, seen = from_there(rough, post, eta, seen)
+            post, geometry = search_at(evaluate, post, eta, geometry)
         except OptimumError:
-            refuse_runaway(post, eta, origin, _FAR)
-            if np.abs(eta - last).max() < 1e-3:
+            refuse_runaway(post, eta, origin, limits.runaway_without_optimum)
+            if largest_move(last, eta) < limits.shortest_retreat:
                 raise
-            eta = last + 0.25 * (eta - last)
+            eta = last + limits.retreat * (eta - last)
             continue
-        trail.note(eta, "look")
-        found, _ = expect(post, seen, seen.calibrated_covariance)
-        if before is not None and np.abs(eta - last).max() <= SLOWLY:
-            fall = before - found.score
-            found = found._replace(information=corrected(found.information, eta - last, fall))
-        before = None if coarse else found.score
-        length = distance(found.score, found.information, np.diag(found.complete))
-        step, climb = next_step(post, climb, found, found.score, options.ascent)
+        trail.note(eta, "optimum")
+        expected, _ = expect(post, geometry, geometry.calibrated_covariance)
+        if previous_score is not None and largest_move(last, eta) <= limits.same_curvature_move:
+            fall = previous_score - expected.score
+            updated = secant_information(expected.information, eta - last, fall)
+            expected = expected._replace(information=updated)
+        previous_score = None if far else expected.score
+        length = step_length(expected.score, expected.information, expected.scale)
+        step, bounds = next_step(post, bounds, expected, expected.score, options.ascent)
         last, eta = eta, eta + step
-        enough = _NEAR if drawn else _APPROACH
+        enough = limits.approach_length_before_draws if drawing else limits.approach_length
         if length <= enough * options.tolerance:
             break
-        if drawn and plans_stand(post, seen) and np.abs(step).max() <= STILL:
+        near_enough = np.abs(step).max() <= limits.approach_move_where_expensive
+        if drawing and near_enough and plans_hold_nearby(post, geometry):
             break
-    return post, eta, seen
+    return post, eta, geometry
 
 
-def plans_stand(post: Posterior, seen: Geometry) -> bool:
-    """Whether plans are dear, and hold where no hyperparameter has moved by much."""
+def largest_move(before: Vector, after: Vector) -> float:
+    """The largest change of any hyperparameter on the unconstrained scale."""
+    return float(np.abs(after - before).max())
+
+
+def planning_is_expensive(geometry: Geometry) -> bool:
+    """Whether one plan, and one round of draws, are as much as learning should cost."""
+    return geometry.approximate
+
+
+def plans_hold_nearby(post: Posterior, geometry: Geometry) -> bool:
+    """Whether a plan's statistics of the rows are worth keeping while the prior changes a little.
+
+    They are where planning is expensive, the hyperparameters are the prior's only, and the rows are
+    in memory.
+    """
     within_prior = not post.learnable.in_likelihood and not post.stored
-    return seen.approximate and within_prior
+    return planning_is_expensive(geometry) and within_prior
 
 
-def from_there(
-    search: Callable[[Posterior], Found], post: Posterior, eta: Vector, seen: Geometry | None
+def search_at(
+    search: Callable[[Posterior], Found], post: Posterior, eta: Vector, geometry: Geometry | None
 ) -> Found:
-    """What a search at other hyperparameters finds, by what was seen at the last optimum.
+    """What a search finds at other hyperparameters, started where the last geometry predicts.
 
-    From there itself where that leads astray: far extrapolations may.
+    Where that fails, as it may after a long step, it starts at the last optimum itself.
     """
     values = post.learnable.host_values(eta)
-    if seen is not None:
+    if geometry is not None:
         try:
-            return search(foreseen(post, values, seen))
+            return search(foreseen(post, values, geometry))
         except OptimumError:
             pass
     return search(post.with_hyper(values))
 
 
-def refuse_runaway(post: Posterior, eta: Vector, origin: Vector, limit: float = _RUNAWAY) -> None:
-    """Raise where a hyperparameter has gone so far that nothing will stop it."""
+def refuse_runaway(post: Posterior, eta: Vector, origin: Vector, limit: float) -> None:
+    """Raise where a hyperparameter is so far from the start that nothing will stop it."""
     far = int(np.argmax(np.abs(eta - origin)))
     if abs(eta[far] - origin[far]) > limit:
         raise InputError(
-            f"{post.learnable.labels[far]} grows or shrinks without end: nothing holds it. A "
-            "log_prior that takes hyperparameters must be normalised, e.g. 0.5 log(precision) - "
+            f"{post.learnable.labels[far]} grows or shrinks without limit: nothing constrains it. "
+            "A log_prior that takes hyperparameters must be normalised, e.g. 0.5 log(precision) - "
             "0.5 precision theta^2 for a normal; or fix this hyperparameter."
         )

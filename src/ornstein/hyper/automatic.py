@@ -15,12 +15,12 @@ from ornstein.models.contract import Model
 from ornstein.models.hyperparameters import Learnable
 from ornstein.models.posterior import Posterior
 
-_WORK = 2e8  # multiplications spent on the likelihood of draws over all rows
+_WORK = 2e8  # multiplications to spend on the likelihood of draws over all rows
 _AT_ONCE = 32  # draws whose likelihood is computed together
 
 
 class _Side(NamedTuple):
-    """A weighted block of rows; without rows, the prior."""
+    """A weighted block of rows; the prior if there are none."""
 
     rows: PyTree = None
     weights: Any = None
@@ -59,7 +59,7 @@ def derivatives(post: Posterior, theta: Vector) -> tuple[Vector, Vector, Vector]
 
 
 def scores(post: Posterior, flat: Vector) -> Vector:
-    """The score of every draw (chains, draws, J); of some only where rows must be read for it."""
+    """The score of every draw (chains, draws, J); of a subset where it needs all rows."""
     if post.learnable.in_likelihood:
         affordable = max(64, int(_WORK / (post.num_data * post.dim)))
         flat = flat[:, :: -(-flat.shape[0] * flat.shape[1] // affordable)]
@@ -69,16 +69,16 @@ def scores(post: Posterior, flat: Vector) -> Vector:
 
 
 def _totals(post: Posterior, term: Callable[..., PyTree], *arrays: Vector) -> tuple[Vector, ...]:
-    """The prior's term, and the rows' where they have one, summed over blocks."""
-    known = post.learnable
-    eta = known.to_real(post.hyperparameters)
+    """The prior's term, plus the rows' where they depend on the hyperparameters."""
+    learnable = post.learnable
+    eta = learnable.to_real(post.hyperparameters)
 
     def of(side: _Side) -> PyTree:
-        return term(known, eta, side, post.hyper, *arrays)
+        return term(learnable, eta, side, post.hyper, *arrays)
 
     with jax.enable_x64(True):
         total = jax.tree.map(np.asarray, of(_Side()))
-        if known.in_likelihood:
+        if learnable.in_likelihood:
             rows = sum_over_blocks(
                 post.data,
                 block_rows(post),
@@ -91,7 +91,7 @@ def _totals(post: Posterior, term: Callable[..., PyTree], *arrays: Vector) -> tu
 @partial(jax.jit, static_argnums=(0, 1))
 def _expected(
     model: Model,
-    known: Learnable,
+    learnable: Learnable,
     eta: Array,
     side: _Side,
     hyper: PyTree,
@@ -99,7 +99,7 @@ def _expected(
     cov: Array,
 ) -> tuple[Array, Array]:
     def total(eta: Array) -> Array:
-        here = known.assign(known.from_real(eta), hyper)
+        here = learnable.assign(learnable.from_real(eta), hyper)
         if cov.ndim == 1:
             spread = cov @ side.hessian_diagonal(model, c, here)
         else:
@@ -107,19 +107,19 @@ def _expected(
         return -side.loss(model, c, here) - 0.5 * spread
 
     def slope(eta: Array) -> tuple[Array, Array]:
-        found = jax.grad(total)(eta)
-        return found, found
+        score = jax.grad(total)(eta)
+        return score, score
 
-    curvature, found = jax.jacfwd(slope, has_aux=True)(eta)
-    return found, -curvature
+    curvature, score = jax.jacfwd(slope, has_aux=True)(eta)
+    return score, -curvature
 
 
 @partial(jax.jit, static_argnums=(0, 1))
 def _derivatives(
-    model: Model, known: Learnable, eta: Array, side: _Side, hyper: PyTree, theta: Array
+    model: Model, learnable: Learnable, eta: Array, side: _Side, hyper: PyTree, theta: Array
 ) -> tuple[Array, Array, Array]:
     def terms(eta: Array) -> tuple[Array, Array, Array]:
-        here = known.assign(known.from_real(eta), hyper)
+        here = learnable.assign(learnable.from_real(eta), hyper)
         gradient = side.gradient(model, theta, here)
         diagonal = side.hessian_diagonal(model, theta, here)
         return -side.loss(model, theta, here), -gradient, -diagonal
@@ -129,11 +129,11 @@ def _derivatives(
 
 @partial(jax.jit, static_argnums=(0, 1))
 def _scores(
-    model: Model, known: Learnable, eta: Array, side: _Side, hyper: PyTree, points: Array
+    model: Model, learnable: Learnable, eta: Array, side: _Side, hyper: PyTree, points: Array
 ) -> tuple[Array]:
     def one(theta: Array) -> Array:
         def total(eta: Array) -> Array:
-            return -side.loss(model, theta, known.assign(known.from_real(eta), hyper))
+            return -side.loss(model, theta, learnable.assign(learnable.from_real(eta), hyper))
 
         return jax.grad(total)(eta)
 

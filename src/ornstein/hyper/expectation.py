@@ -1,4 +1,4 @@
-"""The E-step: what a Gaussian q, or draws, expect of the hyperparameters' slopes.
+"""The E-step: the mean score of the hyperparameters, over a Gaussian q or over draws.
 
 With ``eta`` the hyperparameters on the unconstrained scale, the *score* of a parameter vector is
 ``s(theta) = d/d eta log p(y, theta | eta)``. Its mean over q is the slope that variational EM
@@ -7,8 +7,8 @@ ascends. Around a centre c it is taken to second order (exactly, for the ready-m
     s_j(c + d) = value_j + slope_j' d + 1/2 d' B_j d
 
 so that under a Gaussian of covariance ``Sigma`` around c its mean is
-``value_j + 1/2 tr(B_j Sigma)`` and its covariance, the information about ``eta`` that not knowing
-``theta`` costs, ``slope_j' Sigma slope_k + 1/2 tr(B_j Sigma B_k Sigma)``.
+``value_j + 1/2 tr(B_j Sigma)`` and its covariance ``slope_j' Sigma slope_k + 1/2 tr(B_j Sigma B_k
+Sigma)``: the information about ``eta`` that is lost because ``theta`` is unknown.
 """
 
 from collections.abc import Mapping
@@ -31,10 +31,10 @@ from ornstein.models.earlier_rows import Past
 from ornstein.models.posterior import Posterior
 from ornstein.planning.plans import Plan
 
-_LONG = 2e9  # multiplications of a curvature that is not worth sampling
-_SOME_ROWS = 20_000
-_SHORTEST = 1e-6  # of D_g or N, what Monte-Carlo error leaves of lambda E|theta_g|^2 or E RSS
-_PROBES = 64  # random signs from which traces of products along a basis are estimated
+_LONG = 2e9  # multiplications above which a curvature is estimated from a subset of rows
+_SOME_ROWS = 20_000  # in that subset
+_SHORTEST = 1e-6  # lower bound of lambda E|theta_g|^2 / D_g and E RSS / N, if draws suggest less
+_PROBES = 64  # random sign vectors that estimate traces of products along a basis
 
 
 class Score(NamedTuple):
@@ -47,7 +47,7 @@ class Score(NamedTuple):
     diagonal
         Diagonals of ``B_j``, (J, D).
     dense
-        ``B_j`` where it is known to be more than its diagonal, by j.
+        ``B_j`` of those j where more than its diagonal is known.
     """
 
     value: Vector
@@ -108,30 +108,35 @@ def _probed_products(diagonals: Vector, cov: AlongBasis) -> Vector:
 
 
 class Expectation(NamedTuple):
-    """Over q: the score's mean (J,), and the evidence's information about ``eta`` (J, J).
+    """Over q: the score's mean (J,), and the information about ``eta`` in the evidence (J, J).
 
-    ``information`` is Louis's: that of rows and parameters together, less what is lost by not
-    knowing the parameters.
+    ``information`` is Louis's: ``complete``, that of rows and parameters together, minus what is
+    lost because the parameters are unknown.
     """
 
     score: Vector
     information: Vector
     complete: Vector
 
+    @property
+    def scale(self) -> Vector:
+        """Diagonal of the complete information."""
+        return np.diag(self.complete)
 
-def expect(post: Posterior, known: Geometry, cov: Operator) -> tuple[Expectation, Score]:
-    """The E-step for ``N(center, cov)``, in closed form where one is known."""
+
+def expect(post: Posterior, geometry: Geometry, cov: Operator) -> tuple[Expectation, Score]:
+    """The E-step for ``N(center, cov)``, in closed form where there is one."""
     if post.learnable.ties is None:
         if isinstance(cov, AlongBasis):
             raise InputError(
-                "a model of one's own is not learned in Kronecker factors; use structure='dense' "
-                "or 'diagonal'."
+                "hyperparameters of a custom model cannot be learned in Kronecker factors; use "
+                "structure='dense' or 'diagonal'."
             )
-        score = Score(*automatic.derivatives(post, known.center), {})
-        array = cov.matrix if isinstance(cov, Dense) else cov.variances(len(known.center))
-        mean, complete = automatic.expected_slope(post, known.center, np.asarray(array))
+        score = Score(*automatic.derivatives(post, geometry.center), {})
+        array = cov.matrix if isinstance(cov, Dense) else cov.variances(len(geometry.center))
+        mean, complete = automatic.expected_slope(post, geometry.center, np.asarray(array))
     else:
-        score = closed_score(post, known)
+        score = closed_score(post, geometry)
         mean = score.mean(cov)
         complete = closed_information(post, mean)
     return Expectation(mean, complete - score.covariance(cov), complete), score
@@ -197,7 +202,7 @@ def closed_score(post: Posterior, known: Geometry) -> Score:
     if ties.noise:  # its place is the first
         if known.approximate:
             raise InputError(
-                "noise_scale is not learned in Kronecker factors; fix it with "
+                "noise_scale cannot be learned in Kronecker factors; fix it with "
                 "learn='prior_precision', or use structure='dense' or 'diagonal'."
             )
         curvature = 2 * N * known.likelihood.dense(known.dim) + _past_curvature(post)
@@ -220,7 +225,7 @@ def closed_information(post: Posterior, score: Vector) -> Vector:
 
 
 def closed_step(post: Posterior, score: Vector) -> Vector:
-    """The M-step in closed form: by how much ``eta`` changes.
+    """The M-step in closed form, as a change of ``eta``.
 
     ``lambda = D_g / E|theta_g|^2`` and ``sigma^2 = E RSS / N``, from the mean score.
     """
@@ -235,14 +240,14 @@ def closed_step(post: Posterior, score: Vector) -> Vector:
 
 
 def counted_rows(post: Posterior) -> float:
-    """How many rows a ready-made model has seen, by their weights, the earlier ones included."""
+    """The total weight of a ready-made model's rows, the earlier ones included."""
     past = post.hyper.get("past")
     earlier = 0.0 if past is None else float(past["weight"])
     return earlier + _weight(post)
 
 
 def _past_curvature(post: Posterior) -> Vector | float:
-    """Of the earlier rows' squared residuals, over the noise's variance."""
+    """Curvature of the earlier rows' squared residuals, over the noise variance."""
     past = post.hyper.get("past")
     return 0.0 if past is None else 2 * past["hessian"] / float(post.hyper["noise_scale"]) ** 2
 
@@ -261,7 +266,7 @@ def _squares(post: Posterior, theta: Vector) -> float:
 
 
 def measured_scores(post: Posterior, score: Score, center: Vector, flat: Vector) -> Vector:
-    """The score of every draw (chains, draws, J); of some only where rows must be read for it."""
+    """The score of every draw (chains, draws, J); of a subset where it needs all rows."""
     if post.learnable.ties is not None:
         return score.at(flat - center)
     return automatic.scores(post, flat)

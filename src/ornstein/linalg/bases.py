@@ -40,6 +40,11 @@ class Basis(ABC):
     def dual(self) -> "Basis":
         """``V^-T``, in which ``M^-1`` is diagonal where M is in V."""
 
+    @property
+    def kronecker(self) -> "KroneckerBasis | None":
+        """Itself where it is a Kronecker product over outputs and columns; else None."""
+        return None
+
     @abstractmethod
     def to_params(self, z: AnyArray) -> AnyArray:
         """``V z`` for every row of coordinates."""
@@ -144,6 +149,16 @@ class KroneckerBasis(Basis):
     def width(self) -> int:
         """F."""
         return self.inner.shape[0]
+
+    @property
+    def kronecker(self) -> "KroneckerBasis":
+        """Itself."""
+        return self
+
+    @property
+    def columns(self) -> Vector:
+        """``diag(scale) V_f``."""
+        return np.asarray(self.scale)[:, None] * np.asarray(self.inner)
 
     @property
     def dual(self) -> "KroneckerBasis":

@@ -132,9 +132,9 @@ class Operator(ABC):
     def relative(self, other: "Operator") -> Vector:
         """The eigenvalues alone, ascending; NaN where this operator is not positive definite."""
         try:
-            return np.sort(self.relative_eigen(other)[0])
+            return np.sort(np.atleast_1d(self.relative_eigen(other)[0]))
         except np.linalg.LinAlgError:
-            return np.full(len(np.asarray(self.array)), np.nan)
+            return np.full(len(self.own), np.nan)
 
     def inverse_root(self) -> Factor:
         """``W`` with ``W W' = M^-1``; raises ``LinAlgError`` where M is not positive definite."""

@@ -1,7 +1,8 @@
-"""The zoo: generalised linear models with closed-form gradients, Hessians and noise.
+"""What a model is, and ready-made generalised linear models with closed forms.
 
-``softplus`` and ``log_sum_exp`` are for models of your own: stable, and faster to differentiate
-than JAX's.
+Read ``contract`` first, then ``glm`` (a model with closed forms) or ``custom`` (a user's own
+functions). ``softplus`` and ``log_sum_exp`` are for custom models: stable, and faster to
+differentiate than JAX's.
 """
 
 from ornstein.models.families import log_sum_exp, softplus

@@ -1,29 +1,23 @@
-"""The contract between a model and the rest of the house, and the one place that scales.
+"""The contract between a model and the other rooms, and the one place that scales by N and S.
 
-A model knows one row's loss ``-log p(x_n | theta)`` and the prior's ``-log p(theta)``, both over
-flat parameter vectors, and never N or S. Generic models get everything by automatic
-differentiation; models with closed forms override what they know better.
+A model gives one row's loss ``-log p(x_n | theta)`` and the prior's ``-log p(theta)``, both over
+flat parameter vectors, and never sees N or S. Derivatives come from automatic differentiation
+unless a model overrides them with closed forms.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeVar
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import numpy.typing as npt
 
-from ornstein._base import captured
-from ornstein._base.trees import Layout, cast
-from ornstein._base.types import Array, Constrain, LogLikelihood, LogPrior, PyTree, Vector
-from ornstein.data.passes import blocks
+from ornstein._base.trees import Layout
+from ornstein._base.types import Array, PyTree, Vector
 from ornstein.linalg.operators import Factor
 
 T = TypeVar("T", Array, Vector, float)
-
-_MAPPED = 1024  # vectors that a user's function is mapped over at once
 
 
 def per_example(row_sum: T, num_rows: int, prior_term: T, num_data: int) -> T:
@@ -36,7 +30,7 @@ def per_example(row_sum: T, num_rows: int, prior_term: T, num_data: int) -> T:
 
 
 class Minibatch(NamedTuple):
-    """Rows, their weights where they are not drawn alike, how many they are and of how many."""
+    """Rows, their weights unless drawn with equal probability, and the sizes of batch and data."""
 
     rows: PyTree
     weights: Array | None
@@ -51,8 +45,9 @@ class Minibatch(NamedTuple):
 class LocalProblem(NamedTuple):
     """A model in the coordinates z of ``theta = center + W z``.
 
-    ``model`` is static, ``hyper`` are host arrays passed to compiled code, and so is what ``fold``
-    makes of rows; ``factor`` is the ``W`` in use, which a model may have rotated to suit itself.
+    ``model`` gives the gradients by z and is static in compiled code; it takes the rows that
+    ``fold`` makes of the data, and the constants ``hyper``, host arrays passed as arguments.
+    ``factor`` is the ``W`` in use: a model may replace the one asked for by ``W Q``, Q orthogonal.
     """
 
     model: "LocalModel"
@@ -65,10 +60,10 @@ class LocalModel(ABC):
     """What the sampling loop needs: gradients by z. Hashable, as compiled code is keyed on it."""
 
     rows_last: bool = False
-    """Whether batches come feature-major, rows along the last axis."""
+    """Whether batches are feature-major: rows along the last axis."""
 
     plain_operations: bool = False
-    """Whether gradients are products of matrices and vectors and functions of single numbers."""
+    """Whether gradients consist of matrix-vector products and elementwise functions only."""
 
     @abstractmethod
     def minibatch_gradient(self, z: Array, batch: Minibatch, hyper: PyTree) -> Array:
@@ -102,7 +97,7 @@ class Factored(Protocol):
 
     @property
     def balanced(self) -> bool:
-        """Whether a row's residuals sum to zero, whatever the predictor is."""
+        """Whether a row's residuals sum to zero for every value of the predictor."""
 
     @property
     def outputs(self) -> int:
@@ -114,7 +109,7 @@ class Factored(Protocol):
 
     @property
     def features(self) -> int:
-        """Columns of the design before the intercept."""
+        """Number of design columns before the intercept."""
 
     def design(self, rows: PyTree, dtype: npt.DTypeLike) -> Array:
         """``u`` of every row, (n, F)."""
@@ -126,19 +121,22 @@ class Factored(Protocol):
         """Second derivatives by the predictor, (n, K, K)."""
 
     def residual_squares(self, anchor: Array, cov: Array, rows: PyTree, hyper: PyTree) -> Array:
-        """``E[(r - r*)(r - r*)']`` where predictors are Gaussian with covariances ``cov``."""
+        """``E[(r - r*)(r - r*)']`` over Gaussian predictors of covariances ``cov``."""
 
 
 class Model(ABC):
     """Losses of rows and prior over flat parameter vectors. Hashable."""
 
     layout: Layout
-    quadratic: bool = False
-    """Whether the loss is quadratic, so that the Gaussian at the optimum is the posterior."""
+
+    @property
+    def quadratic(self) -> bool:
+        """Whether the loss is quadratic, so that the Gaussian at the optimum is the posterior."""
+        return False
 
     @property
     def factored(self) -> Factored | None:
-        """The model's linear predictors, which give a curvature in factors; or None."""
+        """The model's linear predictors, from which curvature in factors is built; or None."""
         return None
 
     @abstractmethod
@@ -180,10 +178,10 @@ class Model(ABC):
     def hessian_sum(self, theta: Array, rows: PyTree, hyper: PyTree, weights: Array) -> Array:
         """Weighted sum of the rows' Hessians, by one Hessian-vector product per column."""
 
-        def product(direction: Array) -> Array:
-            def along(t: Array) -> Array:
-                return self.gradient_sum(t, rows, hyper, weights)
+        def along(t: Array) -> Array:
+            return self.gradient_sum(t, rows, hyper, weights)
 
+        def product(direction: Array) -> Array:
             return jax.jvp(along, (theta,), (direction,))[1]
 
         return jax.lax.map(product, jnp.eye(len(theta), dtype=theta.dtype))
@@ -192,16 +190,7 @@ class Model(ABC):
         self, theta: Array, rows: PyTree, hyper: PyTree, weights: Array
     ) -> Array:
         """Diagonal of :meth:`hessian_sum`, without holding the matrix."""
-
-        def entry(index: Array) -> Array:
-            direction = jnp.zeros_like(theta).at[index].set(1.0)
-
-            def along(t: Array) -> Array:
-                return self.gradient_sum(t, rows, hyper, weights)
-
-            return jax.jvp(along, (theta,), (direction,))[1][index]
-
-        return jax.lax.map(entry, jnp.arange(len(theta)))
+        return _jacobian_diagonal(lambda t: self.gradient_sum(t, rows, hyper, weights), theta)
 
     def prior_gradient(self, theta: Array, hyper: PyTree) -> Array:
         """Gradient of ``-log p(theta)``."""
@@ -213,41 +202,41 @@ class Model(ABC):
 
     def prior_hessian_diagonal(self, theta: Array, hyper: PyTree) -> Array:
         """Diagonal of :meth:`prior_hessian`, without holding the matrix."""
-
-        def entry(index: Array) -> Array:
-            direction = jnp.zeros_like(theta).at[index].set(1.0)
-            return jax.jvp(lambda t: self.prior_gradient(t, hyper), (theta,), (direction,))[1][
-                index
-            ]
-
-        return jax.lax.map(entry, jnp.arange(len(theta)))
+        return _jacobian_diagonal(lambda t: self.prior_gradient(t, hyper), theta)
 
     def deviation_kicks(self, spread: Spread, rows: PyTree, hyper: PyTree) -> Array:
-        """How far each row throws a chain off over a Gaussian around an anchor (X9).
+        """How far each row's anchored gradient moves a chain, over a Gaussian at the anchor (X9).
 
         ``E[d_n' cov d_n]`` with ``d_n = grad l_n(theta) - grad l_n(anchor)``.
         """
-        at_anchor = self.gradients(spread.anchor, rows, hyper)
 
-        def add(kicks: Array, theta: Array) -> tuple[Array, None]:
-            deviation = self.gradients(theta, rows, hyper) - at_anchor
-            return kicks + ((deviation @ spread.cov) * deviation).sum(axis=1), None
+        def kicks(deviation: Array) -> Array:
+            return ((deviation @ spread.cov) * deviation).sum(axis=1)
 
-        kicks, _ = jax.lax.scan(add, jnp.zeros_like(at_anchor[:, 0]), spread.points)
-        return kicks / len(spread.points)
+        return self._mean_over_points(kicks, spread, rows, hyper)
 
     def deviation_sums(self, spread: Spread, rows: PyTree, hyper: PyTree, weights: Array) -> Array:
-        """Sums over rows of ``E[d_n d_n']``, one (D, D) for every line of ``weights`` (m, n)."""
+        """Weighted sums over rows of ``E[d_n d_n']``: one (D, D) per line of ``weights`` (m, n)."""
+
+        def sums(deviation: Array) -> Array:
+            return jnp.einsum("mn,ni,nj->mij", weights, deviation, deviation)
+
+        return self._mean_over_points(sums, spread, rows, hyper)
+
+    def _mean_over_points(
+        self, function: Callable[[Array], Array], spread: Spread, rows: PyTree, hyper: PyTree
+    ) -> Array:
+        """Mean of a function of the rows' gradients, counted from those at the anchor."""
         at_anchor = self.gradients(spread.anchor, rows, hyper)
 
-        def add(sums: Array, theta: Array) -> tuple[Array, None]:
-            deviation = self.gradients(theta, rows, hyper) - at_anchor
-            return sums + jnp.einsum("mn,ni,nj->mij", weights, deviation, deviation), None
+        def add(total: Array, theta: Array) -> tuple[Array, None]:
+            return total + function(self.gradients(theta, rows, hyper) - at_anchor), None
 
-        start = jnp.zeros((len(weights), *spread.cov.shape), spread.cov.dtype)
-        sums, _ = jax.lax.scan(add, start, spread.points)
-        return sums / len(spread.points)
+        start = jnp.zeros_like(jax.eval_shape(function, at_anchor))
+        total, _ = jax.lax.scan(add, start, spread.points)
+        return total / len(spread.points)
 
+    @abstractmethod
     def localise(
         self,
         center: Vector,
@@ -261,103 +250,13 @@ class Model(ABC):
         With ``slope``, the gradient of ``-log p(theta | data)`` at the centre, minibatch gradients
         are anchored there (X9): ``g(center) + 1/S sum (grad l_n(theta) - grad l_n(center))``.
         """
-        local = self.local_numbers(center, factor, hyper, slope)
-        return LocalProblem(InBasis(self), lambda rows: cast(rows, dtype), local, factor)
-
-    def local_numbers(
-        self, center: Vector, factor: Factor, hyper: PyTree, slope: Vector | None
-    ) -> PyTree:
-        """What :class:`InBasis` takes as ``hyper``."""
-        local = {"center": center, "factor": factor, "model": hyper}
-        if slope is not None:
-            with jax.enable_x64(True):
-                prior = np.asarray(self.prior_gradient(jnp.asarray(center), hyper))
-            local["shift"] = slope - prior
-        return local
 
 
-@dataclass(frozen=True)
-class InBasis(LocalModel):
-    """Any model, its parameters mapped from z at every step."""
+def _jacobian_diagonal(function: Callable[[Array], Array], theta: Array) -> Array:
+    """One Jacobian-vector product per entry."""
 
-    model: Model
+    def entry(index: Array) -> Array:
+        direction = jnp.zeros_like(theta).at[index].set(1.0)
+        return jax.jvp(function, (theta,), (direction,))[1][index]
 
-    def minibatch_gradient(self, z: Array, batch: Minibatch, hyper: PyTree) -> Array:
-        """Chain rule: ``W'`` times the gradient by theta."""
-        theta, fixed = hyper["center"] + hyper["factor"].matvec(z), hyper["model"]
-        rows, weights = batch.rows, batch.weights
-        rows_sum = self.model.gradient_sum(theta, rows, fixed, weights)
-        prior = self.model.prior_gradient(theta, fixed)
-        if "shift" in hyper:
-            rows_sum = rows_sum - self.model.gradient_sum(hyper["center"], rows, fixed, weights)
-            prior = prior + hyper["shift"]
-        return hyper["factor"].rmatvec(batch.per_example(rows_sum, prior))
-
-    def row_gradients(self, z: Array, batch: Minibatch, hyper: PyTree) -> Array:
-        """Chain rule, row by row."""
-        theta, fixed = hyper["center"] + hyper["factor"].matvec(z), hyper["model"]
-        rows = self.model.gradients(theta, batch.rows, fixed)
-        if "shift" in hyper:
-            rows = rows - self.model.gradients(hyper["center"], batch.rows, fixed)
-        rows = rows if batch.weights is None else rows * batch.weights[:, None]
-        return hyper["factor"].rmatvec(rows).T
-
-
-@dataclass(frozen=True)
-class Generic(Model):
-    """A user's own per-example log-likelihood and log-prior."""
-
-    log_likelihood: LogLikelihood
-    log_prior: LogPrior
-    layout: Layout
-    with_hyper: bool = False
-    """Whether the two take hyperparameters, ``hyper["hyper"]``, as their last argument."""
-
-    def constants(self) -> PyTree:
-        """What the two functions capture: their ``hyper``."""
-        return {
-            "log_likelihood": captured.constants(self.log_likelihood),
-            "log_prior": captured.constants(self.log_prior),
-        }
-
-    def likelihood(self, hyper: PyTree) -> LogLikelihood:
-        """The user's log-likelihood, its constants and hyperparameters given."""
-        bound = captured.bind(self.log_likelihood, hyper["log_likelihood"])
-        if not self.with_hyper:
-            return bound
-        return lambda params, row: bound(params, row, hyper["hyper"])
-
-    def prior(self, hyper: PyTree) -> LogPrior:
-        """The user's log-prior, its constants and hyperparameters given."""
-        bound = captured.bind(self.log_prior, hyper["log_prior"])
-        return (lambda params: bound(params, hyper["hyper"])) if self.with_hyper else bound
-
-    def losses(self, theta: Array, rows: PyTree, hyper: PyTree) -> Array:
-        """The log-likelihood mapped over rows, negated."""
-        mapped = jax.vmap(self.likelihood(hyper), in_axes=(None, 0))
-        return -mapped(self.layout.unravel(theta), rows)
-
-    def prior_loss(self, theta: Array, hyper: PyTree) -> Array:
-        """The log-prior, negated."""
-        return -self.prior(hyper)(self.layout.unravel(theta))
-
-
-def map_rows(function: Constrain, layout: Layout, flat: Vector) -> PyTree:
-    """A user's function of the parameters, over vectors of them (..., D), in float64."""
-
-    @jax.jit
-    def some(constants: list[Array], vectors: Array) -> PyTree:
-        return jax.vmap(captured.bind(function, constants))(layout.unravel(vectors))
-
-    with jax.enable_x64(True):
-        constants = captured.constants(function)
-        parts = [
-            jax.tree.map(lambda leaf, kept=weights > 0: np.asarray(leaf)[kept], some(constants, v))
-            for v, weights in blocks(np.asarray(flat).reshape(-1, layout.dim), _MAPPED)
-        ]
-
-    def whole(*leaves: Vector) -> Vector:
-        joined = np.concatenate(leaves)
-        return joined.reshape(flat.shape[:-1] + joined.shape[1:])
-
-    return jax.tree.map(whole, *parts)
+    return jax.lax.map(entry, jnp.arange(len(theta)))

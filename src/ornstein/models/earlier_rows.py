@@ -1,4 +1,4 @@
-"""A generalised linear model of rows that come after others, of which only a Gaussian is kept."""
+"""GLMs fitted in parts: a Gaussian summary stands in for the rows seen earlier."""
 
 import math
 from dataclasses import dataclass
@@ -14,10 +14,10 @@ _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 
 
 class Past(NamedTuple):
-    """What earlier rows said: their ``-log p(y | theta)`` to second order.
+    """The earlier rows' ``-log p(y | theta)``, to second order.
 
-    ``1/2 theta' hessian theta - slope' theta + squares / 2``, over the noise's variance for a
-    Gaussian family, where ``weight`` rows also count in its normalisation.
+    ``1/2 theta' hessian theta - slope' theta + squares / 2``, divided by the noise variance for a
+    Gaussian family, whose normalising constant also counts the ``weight`` of the rows.
     """
 
     hessian: Vector
@@ -31,15 +31,15 @@ class Past(NamedTuple):
         return cls(np.zeros((dim, dim)), np.zeros(dim), np.zeros(()), np.zeros(()))
 
     def squared_residuals(self, theta: Vector) -> float:
-        """Of a Gaussian family: the sum of squared residuals of the earlier rows."""
+        """The earlier rows' sum of squared residuals, for a Gaussian family."""
         return float(theta @ self.hessian @ theta - 2 * self.slope @ theta + self.squares)
 
 
 @dataclass(frozen=True)
 class ContinuedGlm(Glm):
-    """A GLM whose prior is normal and multiplied by ``hyper["past"]``, a :class:`Past` as a dict.
+    """A GLM whose normal prior is multiplied by ``hyper["past"]``, a :class:`Past` as a dict.
 
-    Exact for a Gaussian family; else as good as the Gaussian that stands for the earlier rows.
+    Exact for a Gaussian family; for others as accurate as the summary of the earlier rows.
     """
 
     def prior_loss(self, theta: Array, hyper: PyTree) -> Array:
@@ -51,13 +51,13 @@ class ContinuedGlm(Glm):
         return super().prior_loss(theta, hyper) + earlier + counted
 
     def prior_gradient(self, theta: Array, hyper: PyTree) -> Array:
-        """Slope of both."""
+        """Gradient of both."""
         past = hyper["past"]
         earlier = (past["hessian"] @ theta - past["slope"]) / self._variance(hyper)
         return super().prior_gradient(theta, hyper) + earlier
 
     def prior_hessian(self, theta: Array, hyper: PyTree) -> Array:
-        """Curvature of both."""
+        """Hessian of both."""
         earlier = hyper["past"]["hessian"] / self._variance(hyper)
         return jnp.diag(super().prior_hessian_diagonal(theta, hyper)) + earlier
 
@@ -67,7 +67,7 @@ class ContinuedGlm(Glm):
         return super().prior_hessian_diagonal(theta, hyper) + earlier
 
     def local_prior(self, center: Vector, hyper: PyTree) -> tuple[Vector, Vector]:
-        """Precision as a matrix, and slope."""
+        """Precision as a matrix, and gradient."""
         precision, slope = super().local_prior(center, hyper)
         past = Past(**{name: np.asarray(part, float) for name, part in hyper["past"].items()})
         variance = float(np.asarray(hyper["noise_scale"])) ** 2 if "noise_scale" in hyper else 1.0
@@ -75,7 +75,7 @@ class ContinuedGlm(Glm):
         return matrix, slope + (past.hessian @ center - past.slope) / variance
 
     def _variance(self, hyper: PyTree) -> Array:
-        """Of the noise; 1 for families that have none."""
+        """The noise variance; 1 for families without one."""
         if "noise_scale" not in hyper:
             return jnp.ones((), hyper["past"]["slope"].dtype)
         return jnp.asarray(hyper["noise_scale"]) ** 2

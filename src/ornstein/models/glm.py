@@ -1,29 +1,23 @@
-"""Generalised linear models in closed form, and folded into whitened features (X8)."""
+"""Generalised linear models, with gradients, Hessians and noise in closed form."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
-from ornstein._base.memory import fresh
-from ornstein._base.trees import Layout, cast
+from ornstein._base.trees import Layout
 from ornstein._base.types import Array, PyTree, Vector
-from ornstein.linalg.bases import KroneckerBasis
-from ornstein.linalg.operators import BasisRoot, Dense, Factor
-from ornstein.models.contract import LocalModel, LocalProblem, Minibatch, Model, Spread
+from ornstein.linalg.operators import Factor
+from ornstein.models.contract import LocalProblem, Model, Spread
 from ornstein.models.families import Family, Gaussian
 from ornstein.models.grams import quadratic_forms, symmetric_places, weighted_grams
-from ornstein.models.rotated import RotatedGlm, weighted
+from ornstein.models.local_glm import GlmAt
 
 _LOG_TWO_PI = math.log(2 * math.pi)
-_FOLD_NUMBERS = 2**21  # of designs folded at a time, in double precision: 16 MiB
-_NODES = 7  # of the Gauss-Hermite rule over a single predictor
+_NODES = 7  # of the Gauss-Hermite rule over one predictor
 
 
 @dataclass(frozen=True)
@@ -31,7 +25,7 @@ class Glm(Model):
     """``eta = coef x + intercept`` into a family's loss, with independent normal priors.
 
     Rows are ``{"x": (n, F), "y": (n,)}``, with ``"w": (n,)`` where they have weights, which
-    multiply losses, residuals and curvatures; ``hyper["prior_precision"]`` has one entry per
+    multiply losses, residuals and curvatures; ``hyper["prior_precision"]`` has one entry a
     parameter. With design ``u = (x, 1)`` (or ``x``) the gradient of a row is
     ``residual (x) u`` and its Hessian ``curvature (x) u u'``.
     """
@@ -42,7 +36,7 @@ class Glm(Model):
     intercept: bool
 
     @property
-    def quadratic(self) -> bool:  # type: ignore[override]
+    def quadratic(self) -> bool:
         """Whether the family is Gaussian."""
         return isinstance(self.family, Gaussian)
 
@@ -94,7 +88,7 @@ class Glm(Model):
     def second_sums(
         self, theta: Array, rows: PyTree, hyper: PyTree, weights: Array
     ) -> tuple[Array, Array]:
-        """``sum_n residual residual' (x) u u'`` and ``sum_n curvature (x) u u'``, in one go."""
+        """``sum_n residual residual' (x) u u'`` and ``sum_n curvature (x) u u'``, together."""
         residual = self.residuals(theta, rows, hyper)
         squares = residual[:, :, None] * residual[:, None, :] * weights[:, None, None]
         curvature = self._curvature(theta, rows, hyper, weights)
@@ -147,40 +141,20 @@ class Glm(Model):
         dtype: npt.DTypeLike,
         slope: Vector | None = None,
     ) -> LocalProblem:
-        """With one output, fold ``W`` into the features: a dense gain then costs nothing a step.
-
-        ``W`` is rotated so that the prior's precision, too, is diagonal by z. Anchored gradients
-        (X9) are those of targets without residual at the centre.
-        """
-        precision, slope_or_prior = self.local_prior(center, hyper)
-        slope_or_prior = slope_or_prior if slope is None else slope
-        if isinstance(factor, BasisRoot) and isinstance(factor.basis, KroneckerBasis):
-            if self.outputs == 1:
-                factor = Dense(factor.dense(len(center)))
-            elif (shared := RotatedGlm.precision(factor, precision)) is not None:
-                rotate = RotatedGlm.rotation(factor, dtype)
-                fold = self._folding(center, rotate, hyper, dtype, slope is not None)
-                local = RotatedGlm.constants(factor, shared, slope_or_prior, hyper)
-                return LocalProblem(RotatedGlm(self.family), fold, local, factor)
-        if self.outputs > 1:
-            fold = self._folding(center, None, hyper, dtype, slope is not None)
-            local = {"family": hyper, "factor": factor, "precision": precision}
-            local["at_center"] = slope_or_prior
-            return LocalProblem(CentredGlm(self), fold, local, factor)
-        if isinstance(factor, Dense) or precision.ndim == 2:
-            matrix = np.asarray(factor.dense(len(center)))
-            bent = precision @ matrix if precision.ndim == 2 else precision[:, None] * matrix
-            local_precision, rotation = np.linalg.eigh(matrix.T @ bent)
-            factor = Dense(matrix @ rotation)
-        else:
-            local_precision = np.broadcast_to(factor.array, center.shape) ** 2 * precision
-        fold = self._folding(center, factor.rmatvec, hyper, dtype, slope is not None)
-        local = {
-            "family": hyper,
-            "precision": local_precision,
-            "at_center": factor.rmatvec(slope_or_prior),
-        }
-        return LocalProblem(FoldedGlm(self.family), fold, local, factor)
+        """In one of the forms of :mod:`~ornstein.models.local_glm`."""
+        precision, prior_slope = self.local_prior(center, hyper)
+        return GlmAt(
+            family=self.family,
+            features=self.features,
+            intercept=self.intercept,
+            center=center,
+            factor=factor,
+            precision=precision,
+            slope=prior_slope if slope is None else slope,
+            anchored=slope is not None,
+            hyper=hyper,
+            dtype=dtype,
+        ).localise()
 
     def local_prior(self, center: Vector, hyper: PyTree) -> tuple[Vector, Vector]:
         """Precision of the prior, (D,) or (D, D), and its slope at a point."""
@@ -191,52 +165,6 @@ class Glm(Model):
     def order(self) -> Vector:
         """Where the entries of the flat vector stand in the (outputs, design) matrix."""
         return flat_order(self.outputs, self.features, self.intercept)
-
-    def along(self, flat: Array, x: Array) -> Array:
-        """``coef x + intercept`` with outputs first, (K, n) or (n,)."""
-        params = self.layout.unravel(flat)
-        eta = params["coef"] @ x.T
-        return eta + params["intercept"][:, None] if self.intercept else eta
-
-    def back(self, residual: Array, x: Array) -> Array:
-        """Sum over rows of ``residual (x) u`` for residuals with outputs first, flat."""
-        coef = (residual @ x).reshape(-1)
-        return jnp.concatenate([coef, residual.sum(axis=1)]) if self.intercept else coef
-
-    def _folding(
-        self,
-        center: Vector,
-        map_design: Callable[[Vector], Any] | None,
-        hyper: PyTree,
-        dtype: npt.DTypeLike,
-        anchored: bool,
-    ) -> Callable[[PyTree], PyTree]:
-        """What makes rows for the loop, in double precision block by block."""
-        outputs, several = self.family.outputs, self.family.outputs > 1
-        matrix = center[np.argsort(self.order)].reshape(outputs, -1)
-        block = max(1, _FOLD_NUMBERS // matrix.shape[1])
-
-        def fold(data: PyTree) -> PyTree:
-            x, y = data["x"], np.asarray(data["y"])
-            offset = np.empty((len(y), outputs) if several else len(y))
-            features = x if map_design is None else fresh((len(y), matrix.shape[1]), dtype)
-            for start in range(0, len(y), block):
-                some = slice(start, start + block)
-                design = np.asarray(x[some], float)
-                if self.intercept:
-                    design = np.concatenate([design, np.ones((len(design), 1))], axis=1)
-                offset[some] = design @ (matrix.T if several else matrix[0])
-                if map_design is not None:
-                    features[some] = map_design(design)
-            if anchored:
-                with jax.enable_x64(True):
-                    y = np.asarray(_mean(self.family, offset, hyper))
-            folded = self.family.fold(features, offset, y)
-            if "w" in data:
-                folded["w"] = np.asarray(data["w"], float)
-            return cast(folded, dtype)
-
-        return fold
 
     def design(self, rows: PyTree, dtype: npt.DTypeLike) -> Array:
         """``u`` of every row."""
@@ -269,7 +197,7 @@ class Glm(Model):
         return self.curvatures(theta, rows, hyper) * weights[:, None, None]
 
     def _deviations(self, spread: Spread, rows: PyTree, hyper: PyTree) -> tuple[Array, Array]:
-        """Of every row: covariance (K, K) of its predictor, and of its residual about r*."""
+        """For every row, the covariances (K, K) of its predictor, and of its residual about r*."""
         design = self.design(rows, spread.cov.dtype)
         outputs, width = self.family.outputs, design.shape[1]
         back = np.argsort(self.order)
@@ -283,14 +211,14 @@ class Glm(Model):
         return weighted_grams(design, matrices, self.family.balanced)
 
     def _by_parameters(self, matrices: Array) -> Array:
-        """Matrices by outputs and designs, in the order of the parameters."""
+        """Matrices over outputs and design columns, in the order of the parameters."""
         return matrices[:, self.order][:, :, self.order]
 
     def residual_squares(self, anchor: Array, cov: Array, rows: PyTree, hyper: PyTree) -> Array:
         """``E[(r - r*)(r - r*)']`` of every row, its predictor Gaussian with covariance (K, K).
 
-        By Gauss-Hermite nodes for one output; for several by the points ``+-sqrt(K)`` along the
-        columns of a root, exact to third order.
+        With Gauss-Hermite nodes for one output; for several with the points ``+-sqrt(K)`` along
+        the columns of a root, exact to third order.
         """
         outputs = self.family.outputs
         eta = self._predictor(anchor, rows["x"])
@@ -315,13 +243,8 @@ class Glm(Model):
         return total * _weights(rows, total) ** 2 if "w" in rows else total
 
 
-@partial(jax.jit, static_argnums=(0,))
-def _mean(family: Family, offset: Array, hyper: PyTree) -> Array:
-    return family.mean(offset, hyper)
-
-
 def _weights(rows: PyTree, like: Array) -> Array:
-    """The rows' weights, to multiply what has one entry per row along the first axis."""
+    """The rows' weights, with as many axes as an array whose first axis is the rows."""
     return rows["w"].astype(like.dtype).reshape(-1, *[1] * (like.ndim - 1))
 
 
@@ -329,59 +252,3 @@ def flat_order(outputs: int, features: int, intercept: bool) -> Vector:
     """Where coefficients, then intercepts, stand in a matrix of (outputs, design)."""
     index = np.arange(outputs * (features + intercept)).reshape(outputs, -1)
     return np.concatenate([index[:, :features].ravel(), index[:, features:].ravel()])
-
-
-@dataclass(frozen=True)
-class FoldedGlm(LocalModel):
-    """A GLM of one output whose features already carry the factor: ``eta = z x + offset``.
-
-    Features lie feature-major, so that both passes over a batch are contiguous dot products.
-    """
-
-    family: Family
-    rows_last = True
-    plain_operations = True
-
-    def minibatch_gradient(self, z: Array, batch: Minibatch, hyper: PyTree) -> Array:
-        """Two matrix-vector products, and a prior that is diagonal by z."""
-        prior = hyper["precision"] * z + hyper["at_center"]
-        return batch.per_example(batch.rows["x"] @ self._residual(z, batch, hyper), prior)
-
-    def row_gradients(self, z: Array, batch: Minibatch, hyper: PyTree) -> Array:
-        """Residual times features."""
-        return batch.rows["x"] * self._residual(z, batch, hyper)[None]
-
-    def _residual(self, z: Array, batch: Minibatch, hyper: PyTree) -> Array:
-        rows = batch.rows
-        residual = self.family.folded_residual(z @ rows["x"], rows, hyper["family"])
-        return weighted(residual, batch)
-
-
-@dataclass(frozen=True)
-class CentredGlm(LocalModel):
-    """A GLM of several outputs, its predictor counted from the centre's."""
-
-    glm: Glm
-
-    def minibatch_gradient(self, z: Array, batch: Minibatch, hyper: PyTree) -> Array:
-        """Two matrix products, and the chain rule by ``W``."""
-        step = hyper["factor"].matvec(z)
-        rows_sum = self.glm.back(self._residual(step, batch, hyper), batch.rows["x"])
-        precision = hyper["precision"]
-        bent = precision @ step if precision.ndim == 2 else precision * step
-        prior = bent + hyper["at_center"]
-        return hyper["factor"].rmatvec(batch.per_example(rows_sum, prior))
-
-    def row_gradients(self, z: Array, batch: Minibatch, hyper: PyTree) -> Array:
-        """Residuals times features, row by row."""
-        residual = self._residual(hyper["factor"].matvec(z), batch, hyper)
-        rows = jax.vmap(lambda r, x: self.glm.back(r[:, None], x[None]))(
-            residual.T, batch.rows["x"]
-        )
-        return hyper["factor"].rmatvec(rows).T
-
-    def _residual(self, step: Array, batch: Minibatch, hyper: PyTree) -> Array:
-        """Outputs first, (K, S)."""
-        eta = self.glm.along(step, batch.rows["x"])
-        residual = self.glm.family.folded_residual(eta, batch.rows, hyper["family"])
-        return weighted(residual, batch)

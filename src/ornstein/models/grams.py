@@ -6,18 +6,18 @@ import numpy as np
 
 from ornstein._base.types import Array
 
-_AT_ONCE = 256  # rows whose products of columns are held
-_FEW_AT_ONCE = 128  # the same, where they are read once only
-_WIDEST = 128  # columns of which they are
-_WORTH = 4  # times as many columns as weights of a row, at most
+_AT_ONCE = 256  # rows whose products of column pairs are in memory together
+_FEW_AT_ONCE = 128  # the same, where each product is used only once
+_WIDEST = 128  # columns up to which these products are formed at all
+_WORTH = 4  # and up to this many columns per weight of a row
 
 
 def weighted_grams(design: Array, matrices: Array, balanced: bool = False) -> Array:
     """``sum_n M_ln (x) u_n u_n'`` for every line of matrices: (L, K F, K F).
 
-    Of designs (n, F) and symmetric matrices (L, n, K, K); if ``balanced`` the lines of each sum to
-    zero, and its diagonal need not be looked at. Where rows have many weights, as one product of
-    these with the products of every two columns; else as one product for each weight.
+    Takes designs (n, F) and symmetric matrices (L, n, K, K). If ``balanced``, the lines of each
+    matrix sum to zero, and its diagonal is not read. Where rows have many weights, these are
+    multiplied with the products of all pairs of columns; else there is one product per weight.
 
     Examples
     --------
@@ -45,7 +45,7 @@ def weighted_grams(design: Array, matrices: Array, balanced: bool = False) -> Ar
 def quadratic_forms(design: Array, matrices: Array) -> Array:
     """``u_n' M_p u_n`` of designs (n, F) and matrices (P, F, F): (P, n).
 
-    As one product with the products of every two columns where there are many matrices.
+    Where there are many matrices, these are multiplied with the products of all column pairs.
 
     Examples
     --------
@@ -77,23 +77,23 @@ def _by_products(design: Array, weights: Array) -> Array:
 
 
 def _cut(lines: Array, length: int) -> Array:
-    """Lines in parts of a length, the last one filled up with zeros."""
+    """Lines in parts of one length, the last one padded with zeros."""
     parts = -(-len(lines) // length)
     filled = jnp.pad(lines, ((0, parts * length - len(lines)), (0, 0)))
     return filled.reshape(parts, length, lines.shape[1])
 
 
 def _products(design: Array) -> Array:
-    """Of every two columns, (F (F + 1) / 2, n)."""
+    """Products of all pairs of columns, (F (F + 1) / 2, n)."""
     i, j = np.triu_indices(design.shape[1])
     columns = design.T
     return columns[i] * columns[j]
 
 
 def symmetric_places(size: int, above: int = 0) -> "np.ndarray[tuple[int, int], np.dtype[np.intp]]":
-    """Where entries of a symmetric matrix stand in the list of those on and above its diagonal.
+    """For each entry of a symmetric matrix, its index among those on and above the diagonal.
 
-    Of those ``above=1`` it only, the diagonal has the place behind them.
+    With ``above=1``, those above it are listed, and the diagonal has the index after the last.
     """
     i, j = np.triu_indices(size, above)
     places = np.full((size, size), len(i), np.intp)

@@ -1,4 +1,4 @@
-"""Hyperparameters that may be learned: their values, constraints, and where a model keeps them."""
+"""Learnable hyperparameters: their values, constraints, and how a model takes them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,9 +15,9 @@ from ornstein._base.trees import Layout
 from ornstein._base.types import Array, LogLikelihood, LogPrior, PyTree, Vector
 
 Assign: TypeAlias = Callable[[PyTree, PyTree], PyTree]
-"""``(values, numbers) -> numbers``: the model's fixed numbers with hyperparameters put in."""
+"""``(values, numbers) -> numbers``: the model's fixed numbers with the hyperparameters replaced."""
 
-_ROUND_TRIP = 1e-6
+_ROUND_TRIP = 1e-6  # relative error allowed when a custom constraint is undone
 
 
 class Constraint(NamedTuple):
@@ -37,14 +37,14 @@ CONSTRAINTS = {
 
 
 class Ties(NamedTuple):
-    """How the zoo's hyperparameters reach a model, where closed forms are known.
+    """Hyperparameters of a ready-made model, whose E- and M-step have closed forms.
 
     Attributes
     ----------
     groups
-        For every parameter, the number of the prior precision it shares; -1: its own, fixed.
+        For every parameter, the index of the prior precision it shares; -1 if its own is fixed.
     precisions
-        Number of precisions to learn.
+        Number of prior precisions to learn.
     noise
         Whether the noise scale of a linear regression is learned.
     """
@@ -56,24 +56,27 @@ class Ties(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Learnable:
-    """What can be learned of a posterior. Hashable by identity: compiled code is keyed on it.
+    """A posterior's learnable hyperparameters.
+
+    Hashable by identity, since compiled code is keyed on it.
 
     Attributes
     ----------
     layout
-        How the hyperparameters lie in a flat vector.
+        The order of the hyperparameters in a flat vector.
     constraints
         One per leaf.
     assign
-        Puts values into the model's fixed numbers.
+        Replaces the hyperparameters among the model's fixed numbers.
     in_likelihood
-        Whether the rows' log-likelihood depends on them, or only the prior.
+        Whether the log-likelihood depends on them, or only the prior.
     ties
-        What is known in closed form; None for models of one's own.
+        Which parameters share which hyperparameter of a ready-made model; None for custom models.
     names
         Names for the entries along a leaf's last axis.
     functions
-        Log-likelihood and log-prior at given fixed numbers; None where they take hyperparameters.
+        Log-likelihood and log-prior at given fixed numbers; None for custom models, whose
+        functions take the hyperparameters as an argument.
     """
 
     layout: Layout
@@ -90,7 +93,7 @@ class Learnable:
         return self.layout.labels(self.names)
 
     def checked(self, name: str, values: PyTree) -> PyTree:
-        """Values as float64 arrays of the right structure and range."""
+        """The values as float64 arrays, after checking their structure and range."""
         try:
             found = self.layout.treedef.flatten_up_to(values)
         except (TypeError, ValueError) as error:
@@ -119,25 +122,25 @@ class Learnable:
         return np.concatenate(mapped)
 
     def from_real(self, eta: Array | Vector) -> PyTree:
-        """Values from a vector on the unconstrained scale; may be traced."""
+        """Values from a vector on the unconstrained scale, which may be traced."""
         leaves = jax.tree.leaves(self.layout.unravel(eta))
         mapped = [c.from_real(leaf) for c, leaf in zip(self.constraints, leaves, strict=True)]
         return jax.tree.unflatten(self.layout.treedef, mapped)
 
     def host_values(self, eta: Vector) -> PyTree:
-        """Values as float64 host arrays."""
+        """Values from such a vector, as float64 host arrays."""
         with jax.enable_x64(True):
             return jax.tree.map(lambda leaf: np.asarray(leaf, float), self.from_real(eta))
 
 
-def learnable(
-    values: PyTree, constraints: Any, assign: Assign, in_likelihood: bool, **known: Any
+def checked_learnable(
+    values: PyTree, constraints: Any, assign: Assign, in_likelihood: bool, **more: Any
 ) -> Learnable:
-    """Check hyperparameters and their constraints, one for all or one per leaf."""
+    """Check hyperparameters and their constraints (one for all, or one per leaf)."""
     layout = _layout_of("hyper", values)
-    found = Learnable(layout, _constraints(constraints, layout), assign, in_likelihood, **known)
-    found.checked("hyper", values)
-    return found
+    made = Learnable(layout, _constraints(constraints, layout), assign, in_likelihood, **more)
+    made.checked("hyper", values)
+    return made
 
 
 def _layout_of(name: str, values: PyTree) -> Layout:
@@ -145,7 +148,7 @@ def _layout_of(name: str, values: PyTree) -> Layout:
         _numbers(name + jax.tree_util.keystr(path), leaf)
     layout = Layout.of(values)
     if layout.dim == 0:
-        raise InputError(f"{name} holds no numbers; leave it out if there is nothing to learn.")
+        raise InputError(f"{name} holds no numbers; leave it out if nothing is to be learned.")
     return layout
 
 
@@ -155,7 +158,7 @@ def _numbers(where: str, leaf: Any) -> Vector:
     except ValueError:
         array = np.asarray(None)
     if array.dtype.kind not in "fiu":
-        raise InputError(f"{where} must be a number or an array of them, found {shown(leaf)}.")
+        raise InputError(f"{where} must be a number or an array of numbers, found {shown(leaf)}.")
     if not np.all(np.isfinite(array)):
         raise InputError(f"{where} holds NaN or infinite values; give finite numbers.")
     return array.astype(float)
@@ -170,7 +173,7 @@ def _constraints(given: Any, layout: Layout) -> tuple[Constraint, ...]:
         each = layout.treedef.flatten_up_to(given)
     except (TypeError, ValueError) as error:
         raise InputError(
-            "constraints must be one for all hyperparameters, or one for each in the structure "
+            "constraints must be one for all hyperparameters, or one for each, in the structure "
             f"of hyper ({layout.treedef}): {error}"
         ) from error
     return tuple(_constraint(one) for one in each)
@@ -178,7 +181,7 @@ def _constraints(given: Any, layout: Layout) -> tuple[Constraint, ...]:
 
 def _constraint(given: Any) -> Constraint:
     if _is_pair(given):
-        return Constraint("of your own", *given)
+        return Constraint("custom", *given)
     if isinstance(given, str):
         return CONSTRAINTS[choice("constraints", given, tuple(CONSTRAINTS))]
     raise InputError(
@@ -203,6 +206,6 @@ def _check_range(where: str, leaf: Vector, constraint: Constraint) -> None:
         back = np.asarray(constraint.from_real(jnp.asarray(real)), float)
     if back.shape != leaf.shape or not np.allclose(back, leaf, rtol=_ROUND_TRIP, atol=1e-12):
         raise InputError(
-            f"{where}: constraints is a pair (to_real, from_real) whose second must undo the "
-            f"first; {shown(leaf.tolist())} came back as {shown(back.tolist())}."
+            f"{where}: constraints is a pair (to_real, from_real) whose second function must undo "
+            f"the first, but it maps {shown(leaf.tolist())} to {shown(back.tolist())}."
         )

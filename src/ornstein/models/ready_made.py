@@ -18,7 +18,7 @@ from ornstein.models.earlier_rows import ContinuedGlm, Past
 from ornstein.models.families import Bernoulli, Categorical, Counts, Family, Gaussian
 from ornstein.models.glm import Glm
 from ornstein.models.posterior import Posterior
-from ornstein.models.shared_priors import Groups, tie
+from ornstein.models.shared_priors import Groups, glm_hyperparameters
 
 
 def linear(
@@ -207,7 +207,7 @@ def build(
     def functions(hyper: PyTree) -> tuple[LogLikelihood, LogPrior]:
         return _functions(model, hyper)
 
-    learn = tie(model, numbers, names, prior.groups, prior.learn, functions)
+    learn = glm_hyperparameters(model, numbers, names, prior.groups, prior.learn, functions)
     named = {"coef": names} if names else {}
     return Posterior.of_model(model, *functions(hyper), rows, hyper, named, learn)
 

@@ -1,4 +1,4 @@
-"""Which hyperparameters of a ready-made model are learned, and which columns share them."""
+"""Which hyperparameters of a ready-made model can be learned, and which columns share them."""
 
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, TypeAlias
@@ -11,13 +11,13 @@ from ornstein._base import checks
 from ornstein._base.errors import InputError
 from ornstein._base.types import PyTree
 from ornstein.models.glm import Glm
-from ornstein.models.hyperparameters import Learnable, Ties, learnable
+from ornstein.models.hyperparameters import Learnable, Ties, checked_learnable
 
 Groups: TypeAlias = Sequence[Hashable] | str | None
-"""One label per column (None: left alone), ``"columns"`` for one each, None for one in all."""
+"""A label per column (None: fixed), ``"columns"`` for a precision each, None for one in all."""
 
 
-def tie(
+def glm_hyperparameters(
     model: Glm,
     numbers: dict[str, Any],
     names: tuple[str, ...] | None,
@@ -25,7 +25,7 @@ def tie(
     learn: str | Sequence[str],
     functions: Callable[[PyTree], Any],
 ) -> tuple[Learnable, PyTree] | None:
-    """What can be learned of a model and the values it has; None where nothing is."""
+    """A model's learnable hyperparameters and their values; None if ``learn`` names none."""
     wanted = _wanted(learn, tuple(sorted(set(numbers) | {"prior_precision"})))
     of_column, labels = _labels(groups, model, names)
     values: dict[str, Any] = {}
@@ -41,7 +41,7 @@ def tie(
         return None
     named = {} if groups is None else {"prior_precision": labels}
     ties = Ties(index, len(labels) if "prior_precision" in wanted else 0, "noise_scale" in wanted)
-    found = learnable(
+    found = checked_learnable(
         values, "positive", _assign(index), ties.noise, ties=ties, names=named, functions=functions
     )
     return found, values
@@ -61,15 +61,15 @@ def _assign(index: npt.NDArray[np.int64]) -> Callable[[PyTree, PyTree], PyTree]:
     return assign
 
 
-def _wanted(learn: str | Sequence[str], known: tuple[str, ...]) -> set[str]:
+def _wanted(learn: str | Sequence[str], possible: tuple[str, ...]) -> set[str]:
     names = [learn] if isinstance(learn, str) else list(learn)
-    return {checks.choice("learn", name, known) for name in names}
+    return {checks.choice("learn", name, possible) for name in names}
 
 
 def _labels(
     groups: Groups, model: Glm, names: tuple[str, ...] | None
 ) -> tuple[npt.NDArray[np.int64], tuple[str, ...]]:
-    """The group of every column of the design (-1: none), and the groups' names."""
+    """The group of every column of the design (-1: fixed), and the groups' names."""
     width = model.features + model.intercept
     if groups is None:
         each: list[Hashable] = ["all"] * model.features
@@ -84,8 +84,11 @@ def _labels(
                 f"{' (and the intercept, last)' if model.intercept else ''}, found {len(each)}."
             )
     each += [None] * (width - len(each))
-    known = list(dict.fromkeys(label for label in each if label is not None))
-    if not known:
-        raise InputError("groups leaves every column alone; leave it out, or use learn=().")
-    index = [-1 if label is None else known.index(label) for label in each]
-    return np.asarray(index), tuple(map(str, known))
+    labels = list(dict.fromkeys(label for label in each if label is not None))
+    if not labels:
+        raise InputError(
+            "groups gives no column a label, so there is no precision to learn; label some, or "
+            "use learn=()."
+        )
+    index = [-1 if label is None else labels.index(label) for label in each]
+    return np.asarray(index), tuple(map(str, labels))

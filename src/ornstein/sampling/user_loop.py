@@ -12,7 +12,7 @@ from ornstein._base.errors import InputError
 from ornstein._base.trees import Layout, num_rows, to_device
 from ornstein._base.types import Array, PyTree
 from ornstein.data.batches import Reader, distinct_rows, weights_of
-from ornstein.models.contract import InBasis
+from ornstein.models.chain_rule import ChainRule
 from ornstein.models.posterior import Posterior
 from ornstein.planning.planner import fitting
 from ornstein.planning.plans import Plan
@@ -99,14 +99,14 @@ def kernel(post: Posterior, plan: Plan) -> PlanKernel:
         raise InputError(f"method={plan.method!r} makes no steps of SGD; use method='exact'.")
     layout, dtype = plan.layout, jnp.result_type(float)
     loop = Loop(
-        model=InBasis(post.model),
+        model=ChainRule(post.model),
         reader=Reader(plan.batches, rows_last=False, packed=None),
         dim=plan.dim,
         thin=plan.thin,
         segment_draws=1,
         dtype=str(dtype),
     )
-    hyper = post.model.local_numbers(plan.center, IDENTITY, post.hyper, plan.anchor_slope)
+    hyper = ChainRule(post.model).constants(plan.center, IDENTITY, post.hyper, plan.anchor_slope)
     problem = Problem.of(plan, IDENTITY, None, hyper, dtype)
     inner = build_kernel(loop, problem, to_device(plan.gain.astype(dtype)))
     center = jnp.asarray(plan.center, dtype)

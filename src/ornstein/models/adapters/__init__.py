@@ -18,31 +18,31 @@ def from_numpyro(
     init: Mapping[str, Any] | None = None,
     **kwargs: Any,
 ) -> Posterior:
-    """The posterior of a NumPyro model whose observations lie in one plate.
+    """The posterior of a NumPyro model whose observations are in one plate.
 
-    Parameters are the latent sites, by their names, on the real line: constrained ones through
-    NumPyro's own bijections, with the Jacobian. Draws come back constrained, deterministic sites
-    included that do not depend on the rows.
+    Parameters are the latent sites, by name, on the real line: constrained ones are mapped by
+    NumPyro's own bijections, with the Jacobian. Draws are returned on the constrained scale, with
+    the deterministic sites that do not depend on the rows.
 
-    The library draws minibatches and scales by rows: a ``subsample_size`` of the plate is not used,
+    The library draws minibatches and scales by rows: the plate's ``subsample_size`` is ignored,
     and ``handlers.scale`` is refused.
 
     Parameters
     ----------
     model
-        A function with NumPyro's primitives. It is run on one row at a time, its plate one row
-        long, so rows must be independent given the latent sites outside the plate.
+        A function of NumPyro's primitives. It is run on one row at a time, with a plate of size
+        one, so rows must be independent given the latent sites outside the plate.
     *args, **kwargs
-        What the model is called with, all rows of it. Arrays whose first axis is as long as the
-        plate are taken as rows, also inside lists and dicts. Observed values that are no arguments
-        are found in the plate; other arrays of rows must be arguments.
+        The model's arguments, with all rows. Arrays whose first axis is as long as the plate are
+        taken as rows, also inside lists and dicts. Observed values need not be arguments: they are
+        read from the plate. Other arrays of rows must be arguments.
     plate
-        Name of the plate over rows.
+        Name of the plate of the rows.
     rows
-        Names of the arguments that hold rows, where the lengths do not tell.
+        Names of the arguments that hold rows, where their lengths are ambiguous.
     init
-        Values of some latent sites, by name, to start the search for the optimum from; others
-        start at the image of zero, e.g. 1 for positive ones.
+        Values of some latent sites, by name, from which to start the search for the optimum;
+        others start where zero on the real line is mapped to, e.g. at 1 if positive.
 
     Returns
     -------
@@ -53,9 +53,9 @@ def from_numpyro(
     Raises
     ------
     InputError
-        Where NumPyro is not installed, or the model is none of these: several plates with
-        observations, discrete latent sites, latent sites inside the plate, observed sites outside,
-        sizes that do not fit.
+        If NumPyro is not installed, or the model is not supported: observations in several plates,
+        discrete latent sites, latent sites inside the plate, observed sites outside it, or sizes
+        that do not match.
 
     Examples
     --------

@@ -1,8 +1,8 @@
 """A NumPyro model as a posterior: its sites' log-densities, row by row, over the real line.
 
-The model is run twice in every log-likelihood. The first run gives latent sites their constrained
-values; its rows do not matter, unless the prior looks at them. The second substitutes those values
-and sees one row.
+Every evaluation of the log-likelihood runs the model twice. The first run maps the parameters to
+the latent sites' constrained values; its rows matter only if the prior depends on them. The second
+run substitutes these values and sees one row.
 """
 
 import inspect
@@ -19,7 +19,7 @@ from numpyro.primitives import Messenger
 from ornstein._base.errors import InputError
 from ornstein._base.trees import Layout, cast
 from ornstein._base.types import Array, PyTree
-from ornstein.models.adapters._sites import (
+from ornstein.models.adapters.sites import (
     Free,
     Plate,
     Trace,
@@ -36,14 +36,14 @@ Rows: TypeAlias = dict[str, Any]
 """``arguments`` and ``observed``, each by name, rows along the first axis."""
 
 Call: TypeAlias = Callable[..., Trace]
-"""``(arguments, size, *handlers) -> trace`` of the model on so many rows."""
+"""``(arguments, size, *handlers) -> trace`` of the model on ``size`` rows."""
 
-_COMPARED = 50  # rows on which the model is run together and one by one
-_AWAY = 0.1  # distance from the start of the point where that is done
+_COMPARED = 50  # rows on which the model is evaluated together and one by one
+_AWAY = 0.1  # standard deviation of the random step from the start to where that is done
 
 
 class _Prior(NamedTuple):
-    """What a run of the model says of parameters on the real line."""
+    """What a run of the model gives for parameters on the real line."""
 
     values: dict[str, Array]
     log_density: Array
@@ -51,7 +51,7 @@ class _Prior(NamedTuple):
 
 
 class _Trial(NamedTuple):
-    """The same, its rows being one or all; and the log-likelihood of some, together and apart."""
+    """The same, run on one row and on all; and some rows' log-likelihood, together and apart."""
 
     on_one: _Prior
     on_all: _Prior
@@ -70,13 +70,13 @@ def posterior(
     """See :func:`ornstein.from_numpyro`."""
     with jax.enable_x64(True):
         arguments = _Arguments(model, args, kwargs)
-        seen = _looked_at(arguments, plate, init or {})
+        seen = _traced(arguments, plate, init or {})
         size = plate_size(seen.trace, seen.sizes, plate)
         refuse_unknown("init", init or {}, seen.params)
         refuse_outside(seen.params)
         check_sites(seen.trace, seen.scales, plate, size)
         if not seen.params:
-            raise InputError("the model has no latent sites: there is nothing to sample.")
+            raise InputError("the model has no latent sites, so there is nothing to sample.")
         given = {name: arguments.arrays[name] for name in arguments.of_rows(size, rows)}
         call = _caller(arguments, {*given}, plate)
         axes = captured_axes(_single(call, plate, given, seen.params), plate, size)
@@ -86,7 +86,7 @@ def posterior(
 
 
 class _Seen(NamedTuple):
-    """The model run on all rows: its sites, sizes of its plate, and numbers."""
+    """The model run on all rows: its sites, the sizes of its plate, and its numbers."""
 
     trace: Trace
     sizes: set[int]
@@ -95,8 +95,8 @@ class _Seen(NamedTuple):
     scales: dict[str, Any]
 
 
-def _looked_at(arguments: "_Arguments", plate: str, init: Mapping[str, Any]) -> _Seen:
-    """Run the model on all rows; numbers come out of compiled code, which is quicker."""
+def _traced(arguments: "_Arguments", plate: str, init: Mapping[str, Any]) -> _Seen:
+    """Run the model on all rows, compiled, which is faster."""
     notes: dict[str, Any] = {}
 
     def run(arrays: Mapping[str, Array]) -> tuple[Any, ...]:
@@ -114,7 +114,7 @@ def _looked_at(arguments: "_Arguments", plate: str, init: Mapping[str, Any]) -> 
 
 
 def _single(call: Call, plate: str, given: Mapping[str, Any], params: PyTree) -> Trace:
-    """The model's sites on one row; only their shapes mean anything."""
+    """The model's sites on one row; only their shapes are meaningful."""
     notes: Trace = {}
 
     def run(arguments: Mapping[str, Array], params: PyTree) -> None:
@@ -128,7 +128,7 @@ def _single(call: Call, plate: str, given: Mapping[str, Any], params: PyTree) ->
 def _assemble(
     call: Call, plate: str, axes: dict[str, int], data: Rows, start: dict[str, Any]
 ) -> Posterior:
-    """The posterior of a model that was looked at, tried at a point near the start."""
+    """The posterior of a traced model, after a trial at a point near the start."""
     prior, observe = _prior(call, plate), _observer(call, plate, axes)
     size = len(jax.tree.leaves(data)[0])
     found = _tried(prior, observe, data, start, size)
@@ -139,24 +139,24 @@ def _assemble(
         if _same(value, on_all.deterministic[name])
     )
     alike = _same((on_one.values, on_one.log_density), (on_all.values, on_all.log_density))
-    # A prior that looks at the rows keeps a copy of all of them.
-    looked_at, rows = (_first(data["arguments"]), 1) if alike else (data["arguments"], size)
+    # A prior that depends on the rows needs all of them.
+    prior_rows, rows = (_first(data["arguments"]), 1) if alike else (data["arguments"], size)
 
     def log_likelihood(params: PyTree, row: PyTree) -> Array:
-        return observe(prior(params, looked_at, rows).values, _alone(row), 1)
+        return observe(prior(params, prior_rows, rows).values, _alone(row), 1)
 
     def log_prior(params: PyTree) -> Array:
-        return prior(params, looked_at, rows).log_density
+        return prior(params, prior_rows, rows).log_density
 
     def constrain(params: PyTree) -> PyTree:
-        found = prior(params, looked_at, rows)
+        found = prior(params, prior_rows, rows)
         return {**found.values, **{name: found.deterministic[name] for name in shown}}
 
     return Posterior(log_likelihood, log_prior, data, init=start, constrain=constrain)
 
 
 def _tried(prior: Any, observe: Any, data: Rows, start: dict[str, Any], size: int) -> _Trial:
-    """Compare the model on one row, some and all; some together must be as likely as apart."""
+    """Compare the model on one row, some and all; rows together must be as likely as apart."""
     rng = np.random.default_rng(0)
     point = {name: free + _AWAY * rng.normal(size=free.shape) for name, free in start.items()}
 
@@ -178,14 +178,14 @@ def _tried(prior: Any, observe: Any, data: Rows, start: dict[str, Any], size: in
     if np.isfinite(found.together) and not abs(found.together - apart) <= 1e-8 * scale:
         raise InputError(
             f"{len(found.apart)} rows together have log-likelihood {found.together:.6g}, one by "
-            f"one {apart:.6g}: rows must be independent given the latent sites. Compute what needs "
-            "several rows, such as means of columns, outside the model."
+            f"one {apart:.6g}: rows must be independent given the latent sites. Compute anything "
+            "that needs several rows, such as column means, outside the model."
         )
     return found
 
 
 class _Arguments:
-    """What the model is called with, as leaves with names."""
+    """The model's arguments, as named leaves."""
 
     def __init__(
         self, model: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
@@ -206,7 +206,7 @@ class _Arguments:
         self.others = {k: leaf for k, leaf in leaves.items() if k not in self.arrays}
 
     def call(self, arrays: Mapping[str, Any]) -> None:
-        """Run the model on these arrays in place of its own."""
+        """Run the model with these arrays in place of the given ones."""
         leaves = {**self.others, **arrays}
         bound = _bound(self.signature, self.treedef, [leaves[name] for name in self.names])
         self.model(*bound.args, **bound.kwargs)
@@ -224,18 +224,18 @@ class _Arguments:
             if name not in long:
                 shape = np.shape(self.arrays.get(name, 0))
                 raise InputError(
-                    f"rows names {self.owners[name]!r}, but {name} has shape {shape} and the "
-                    f"plate {size} rows."
+                    f"rows names {self.owners[name]!r}, but {name} has shape {shape} and the plate "
+                    f"has {size} rows."
                 )
         return chosen
 
 
 def _host(name: str, leaf: Any) -> Any:
-    """Arrays on the host, where they follow the precision of a call; others as they are."""
+    """Arrays as host arrays, whose precision follows that of a call; others unchanged."""
     if isinstance(leaf, jax.Array) and not jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
         return np.asarray(leaf)
     if hasattr(leaf, "columns") or hasattr(leaf, "iloc"):
-        raise InputError(f"{name} is a {type(leaf).__name__}; give numpy.asarray of it.")
+        raise InputError(f"{name} is a {type(leaf).__name__}; pass numpy.asarray of it.")
     return leaf
 
 
@@ -246,8 +246,8 @@ def _bound(
 
 
 def _caller(arguments: _Arguments, rows: set[str], plate: str) -> Call:
-    """Runs the model on other rows than it was given."""
-    # Names of their own, not an object: constants that functions capture are looked for by name.
+    """A function that runs the model on other rows."""
+    # Plain variables, not attributes: arrays that functions capture are found by variable.
     model, signature, treedef = arguments.model, arguments.signature, arguments.treedef
     names, others = arguments.names, arguments.others
     fixed = {name: leaf for name, leaf in arguments.arrays.items() if name not in rows}
@@ -270,7 +270,7 @@ def _run(function: Callable[[], Any], *inner: Messenger) -> Trace:
 
 
 def _prior(call: Call, plate: str) -> Callable[[PyTree, Mapping[str, Any], int], _Prior]:
-    """Log-density and values of the latent sites, their priors looking at some rows."""
+    """Log-density and values of the latent sites, whose priors may depend on the rows given."""
 
     def prior(params: PyTree, arguments: Mapping[str, Any], size: int) -> _Prior:
         free = Free(params, {}, plate)
@@ -309,15 +309,15 @@ def _observer(
 
 @contextmanager
 def _explained(how: str) -> Iterator[None]:
-    """The model's own failures, as what a user can mend."""
+    """Turn the model's own exceptions into an InputError that says what to change."""
     try:
         yield
     except InputError:
         raise
     except Exception as error:
         raise InputError(
-            f"the model failed {how}: {type(error).__name__}: {error}. It is run on rows that JAX "
-            "traces, one at a time: sizes must not be read off the values of rows."
+            f"the model failed {how}: {type(error).__name__}: {error}. JAX traces it on one row at "
+            "a time, so shapes must not depend on the values of rows."
         ) from error
 
 

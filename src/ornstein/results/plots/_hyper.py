@@ -1,4 +1,4 @@
-"""Hyperparameters on their way, and where they came to rest."""
+"""The path of learned hyperparameters, and their final values."""
 
 import jax
 import numpy as np
@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from ornstein._base.types import Vector
 from ornstein.hyper import Learning
-from ornstein.hyper.record import interval
+from ornstein.hyper.learning import interval
 from ornstein.models.hyperparameters import Learnable
 from ornstein.results.plots._style import (
     CHAINS,
@@ -23,7 +23,7 @@ from ornstein.results.plots._style import (
 )
 
 _APART = 4  # hyperparameters that get a picture each
-_MARKS = {"look": ("o", "none"), "plan": ("s", POSTERIOR), "round": ("o", CHAINS[0])}
+_MARKS = {"optimum": ("o", "none"), "plan": ("s", POSTERIOR), "draws": ("o", CHAINS[0])}
 
 
 def hyperparameters(learning: Learning, learnable: Learnable) -> tuple[Figure, ...]:

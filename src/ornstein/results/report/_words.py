@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from ornstein._base.version import __version__
-from ornstein.hyper.record import interval
+from ornstein.hyper.learning import interval
 from ornstein.planning.plans import Plan
 from ornstein.results.diagnosis import Diagnosis
 from ornstein.results.measure import MeasuredKL

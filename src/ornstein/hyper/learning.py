@@ -1,4 +1,4 @@
-"""What was learned, and how."""
+"""The record of learned hyperparameters."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -28,21 +28,21 @@ class Learning:
         Their posterior standard deviations on the unconstrained scale (logarithms for what is
         positive), by the curvature of the evidence.
     bias
-        How far, on that scale, the values are from those at which the Gaussian posterior's own
-        moments would come to rest: what T2 predicts of a sampler that is not exact.
+        How far, on that scale, the values are from those that the Gaussian posterior's own moments
+        would give: the bias of a sampler that is not exact (T2).
     path
         Values step by step, every leaf with a leading axis; ``stages`` says what each step was:
-        a ``look`` at the optimum, a ``plan``, or a ``round`` of draws.
+        an ``optimum`` found, a ``plan``, a round of ``draws``, or a step that was ``undone``.
     replans
-        How often the gain was tuned again after the first plan.
+        How often the sampler was planned again after the first plan.
     converged, message
-        Whether the stated rule was met, and how it ended.
+        Whether the tolerance was met, and how learning ended.
     notes
-        What to know.
+        Caveats: hyperparameters that the data barely constrain, and the sampler's bias.
     seconds
         Time spent on learning.
     labels, layout
-        A name for every hyperparameter, and how they lie in a flat vector.
+        A name for every hyperparameter, and their order in a flat vector.
     """
 
     values: PyTree
@@ -105,7 +105,7 @@ class Learning:
 def interval(
     learning: Learning, learnable: Learnable, deviations: float = 2.0
 ) -> tuple[Vector, Vector, Vector]:
-    """Lower ends, values and upper ends of so many posterior standard deviations, flat."""
+    """The values, flat, minus and plus some posterior standard deviations: low, value, high."""
     eta = learnable.to_real(learning.values)
     width = deviations * learning.deviations
     ends = eta - width, eta, eta + width

@@ -1,4 +1,4 @@
-"""Sites of a NumPyro model: handlers that set their values, and what can not be taken."""
+"""Sites of a NumPyro model: handlers that set their values, and checks of what is supported."""
 
 from collections.abc import Mapping
 from typing import Any, TypeAlias
@@ -17,7 +17,7 @@ Trace: TypeAlias = dict[str, Site]
 
 
 class Plate(Messenger):  # type: ignore[misc]
-    """Makes the plate of a name so many rows long, or as long as all rows; never a subsample."""
+    """Gives the named plate a number of rows, or all of them; never a subsample."""
 
     def __init__(self, name: str, size: int | None) -> None:
         super().__init__()
@@ -25,7 +25,7 @@ class Plate(Messenger):  # type: ignore[misc]
         self.sizes: set[int] = set()
 
     def process_message(self, msg: Site) -> None:
-        """Set the plate's row numbers."""
+        """Set the plate's row indices."""
         if msg["type"] == "plate" and msg["name"] == self.name:
             length = msg["args"][0]
             self.sizes.add(length)
@@ -34,7 +34,7 @@ class Plate(Messenger):  # type: ignore[misc]
 
 
 class Free(Messenger):  # type: ignore[misc]
-    """Gives latent sites their values from the real line, and refuses those it can not."""
+    """Maps parameters on the real line to latent sites' values; refuses unsupported sites."""
 
     def __init__(self, params: Mapping[str, Any], init: Mapping[str, Any], plate: str) -> None:
         super().__init__()
@@ -48,7 +48,7 @@ class Free(Messenger):  # type: ignore[misc]
         name = str(msg.get("name"))
         if msg["type"] in ("param", "mutable", "control_flow"):
             raise InputError(
-                f"the model has a site of type {msg['type']!r} ({name!r}), which is no random "
+                f"the model has a site of type {msg['type']!r} ({name!r}), which is not a random "
                 "variable: use numpyro.sample, with a prior."
             )
         if msg["type"] != "sample" or msg["is_observed"]:
@@ -71,69 +71,72 @@ def _bijection(site: Site, plate: str) -> Any:
     name, support = site["name"], site["fn"].support
     if inside(site, plate):
         raise InputError(
-            f"site {name!r} lies in plate {plate!r} and is not observed. Only latent sites shared "
-            "by all rows can be sampled: give its data (obs=), or marginalise it."
+            f"site {name!r} is in plate {plate!r} and not observed. Only latent sites shared by "
+            "all rows can be sampled: give its data (obs=), or marginalise it."
         )
     if getattr(support, "is_discrete", False):
         raise InputError(
-            f"latent site {name!r} is discrete, and SGD needs gradients: sum over its values in "
+            f"latent site {name!r} is discrete, but SGD needs gradients: sum over its values in "
             "the model, e.g. with dist.MixtureSameFamily."
         )
     try:
         return biject_to(support)
     except NotImplementedError as error:
         raise InputError(
-            f"NumPyro knows no map from the real line to the support of {name!r}, {support}: "
-            "write the site with another distribution."
+            f"NumPyro has no bijection from the real line to the support of {name!r}, {support}: "
+            "give the site another distribution."
         ) from error
 
 
 def _unconstrained(name: str, value: Any, shape: tuple[int, ...], transform: Any) -> Array:
     array = jnp.asarray(value, float)
     if array.shape != shape:
-        raise InputError(f"init[{name!r}] has shape {array.shape}, the site {shape}.")
+        raise InputError(f"init[{name!r}] must have shape {shape}, found {array.shape}.")
     return transform.inv(array)
 
 
 def refuse_outside(start: Mapping[str, Any]) -> None:
-    """Raise where a given start is no image of the real line."""
+    """Raise where a given start is outside a site's support."""
     for name, free in start.items():
         if not np.all(np.isfinite(free)):
-            raise InputError(f"init[{name!r}] lies outside the site's support, or on its edge.")
+            raise InputError(
+                f"init[{name!r}] is outside the site's support, or on its boundary; give a value "
+                "inside."
+            )
 
 
 def plate_size(found: Trace, sizes: set[int], plate: str) -> int:
-    """Rows of the data plate."""
+    """Number of rows of the data plate."""
     if not sizes:
         others = [name for name, site in found.items() if site["type"] == "plate"]
         known = f"its plates are {', '.join(others)}" if others else "it has no plates"
         raise InputError(
-            f"the model has no plate {plate!r}: {known}. Name the plate over the rows by plate=."
+            f"the model has no plate {plate!r}: {known}. Name the plate of the rows with plate=."
             + nearest(plate, others)
         )
     if len(sizes) > 1:
         raise InputError(
-            f"plate {plate!r} comes with several sizes, {sorted(sizes)}: all observations "
-            "must share one plate of rows."
+            f"plate {plate!r} has several sizes, {sorted(sizes)}: all observations must share one "
+            "plate of rows."
         )
     return next(iter(sizes))
 
 
 def check_sites(found: Trace, scales: Mapping[str, Any], plate: str, size: int) -> None:
-    """Refuse observations that are not rows of the plate, and what is scaled already."""
+    """Refuse observations that are not rows of the plate, and sites that are scaled already."""
     sites = [site for site in found.values() if site["type"] == "sample"]
     for site in sites:
         name = site["name"]
         if not np.all(scales[name] == 1):
             raise InputError(
                 f"site {name!r} is scaled, by handlers.scale or another plate's subsample_size. "
-                "The library scales by rows itself: leave that out (weights: numpyro.factor)."
+                "The library scales by rows itself: remove the scale (weights: numpyro.factor)."
             )
         if site["is_observed"] and not inside(site, plate):
             if _is_factor(site):
                 continue
             raise InputError(
-                f"observed site {name!r} lies outside plate {plate!r}: all observations must be "
+                f"observed site {name!r} is outside plate {plate!r}: all observations must be "
                 "rows of that one plate."
             )
         if site["is_observed"] and not _fits(site, plate, size):
@@ -147,7 +150,7 @@ def check_sites(found: Trace, scales: Mapping[str, Any], plate: str, size: int) 
 
 
 def captured_axes(single: Trace, plate: str, size: int) -> dict[str, int]:
-    """Observed sites whose values do not come with the arguments, and their axis of rows."""
+    """Observed sites whose values are not among the arguments, and their axis of rows."""
     axes = {}
     for name, site in single.items():
         if site["type"] != "sample" or not site["is_observed"] or not inside(site, plate):
@@ -165,22 +168,22 @@ def captured_axes(single: Trace, plate: str, size: int) -> dict[str, int]:
 
 
 def refuse_unknown(argument: str, names: Any, known: Any) -> None:
-    """Raise if an argument names what is not there."""
+    """Raise if an argument names something unknown."""
     for name in names:
         if name not in known:
             raise InputError(
-                f"{argument} names {name!r}, which is none of {', '.join(map(str, known))}."
+                f"{argument} names {name!r}, which is not one of {', '.join(map(str, known))}."
                 f"{nearest(name, known)}"
             )
 
 
 def _is_factor(site: Site) -> bool:
-    """Whether a site is a ``numpyro.factor``: outside the plate, a part of the prior."""
+    """Whether a site is a ``numpyro.factor``, which outside the plate is part of the prior."""
     return bool(site["infer"].get("is_auxiliary", False))
 
 
 def inside(site: Site, plate: str) -> bool:
-    """Whether a site lies in the plate of that name."""
+    """Whether a site is in the named plate."""
     return any(frame.name == plate for frame in site["cond_indep_stack"])
 
 

@@ -1,0 +1,122 @@
+"""MacKay's evidence: hyperparameters of the largest Laplace evidence, by a fixed point."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from ornstein._base import checks
+from ornstein._base.errors import InputError
+from ornstein._base.types import PyTree, Vector
+from ornstein.curvature.geometry import Geometry
+from ornstein.curvature.row_sums import joint_losses
+from ornstein.hyper.expectation import closed_score, counted_rows, look
+from ornstein.models.posterior import Posterior
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Hyperparameters of the largest Laplace evidence.
+
+    Attributes
+    ----------
+    values
+        The hyperparameters.
+    log_evidence
+        ``log p(y | hyper)`` by Laplace's approximation; exact for linear regression.
+    well_determined
+        ``gamma`` of every group of parameters: how many of them the data determine.
+    iterations, converged
+        Steps of the fixed point, and whether they converged.
+    posterior
+        The posterior at these values, starting at its optimum.
+    """
+
+    values: PyTree
+    log_evidence: float
+    well_determined: Vector
+    iterations: int
+    converged: bool
+    posterior: Posterior
+
+
+def evidence(
+    post: Posterior,
+    start: PyTree | None = None,
+    tolerance: float = 1e-6,
+    max_iterations: int = 500,
+) -> Evidence:
+    """MacKay's fixed point: ``lambda = gamma / |theta*|^2``, ``sigma^2 = RSS / (N - gamma)``.
+
+    Parameters
+    ----------
+    post
+        A ready-made model's posterior.
+    start
+        Hyperparameters to start from; the posterior's own if not given.
+    tolerance
+        Relative change of the hyperparameters at which to stop.
+    max_iterations
+        Largest number of steps.
+
+    Examples
+    --------
+    >>> import ornstein as orn
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(500, 8))
+    >>> y = X @ rng.normal(size=8) + 0.5 * rng.normal(size=500)
+    >>> found = orn.evidence(orn.models.linear(X, y))
+    >>> round(float(found.values["noise_scale"]), 4), bool(found.converged)
+    (0.5056, True)
+    """
+    learnable = post.learnable
+    if learnable.ties is None:
+        raise InputError(
+            "evidence supports ready-made models only; use ornstein.learn with moments='plan', "
+            "which maximises the same evidence for any model."
+        )
+    tolerance = checks.positive("tolerance", tolerance)
+    if start is not None:
+        post = post.with_hyper(start)
+    eta, converged = learnable.to_real(post.hyperparameters), False
+    iterations = 0
+    while not converged and iterations < checks.whole("max_iterations", max_iterations):
+        iterations += 1
+        post = post.with_hyper(learnable.host_values(eta))
+        post, geometry = look(post)
+        gamma, update = _update(post, geometry)
+        converged = bool(np.abs(update - eta).max() <= tolerance)
+        eta = eta if converged else update
+    return Evidence(
+        values=post.hyperparameters,
+        log_evidence=log_evidence(post, geometry),
+        well_determined=gamma,
+        iterations=iterations,
+        converged=converged,
+        posterior=post,
+    )
+
+
+def _update(post: Posterior, geometry: Geometry) -> tuple[Vector, Vector]:
+    """``gamma`` of every group, and the next hyperparameters on the log scale."""
+    ties = post.learnable.ties
+    assert ties is not None
+    precision = np.asarray(post.hyper["prior_precision"], float)
+    left = precision * geometry.calibrated_covariance.variances(post.dim)
+    member = np.arange(ties.precisions)[:, None] == ties.groups[None]
+    gamma = member @ (1 - left)
+    with np.errstate(divide="ignore"):
+        update = np.log(gamma / (member @ geometry.center**2))
+    if ties.noise:
+        rows = counted_rows(post)
+        squares = closed_score(post, geometry).value[0] + rows
+        scale = float(post.hyper["noise_scale"])
+        variance = squares * scale**2 / (rows - float((1 - left).sum()))
+        update = np.concatenate([[0.5 * math.log(variance)], update])
+    return gamma, update
+
+
+def log_evidence(post: Posterior, geometry: Geometry) -> float:
+    """Laplace's ``log p(y) = log p(y, theta*) + D/2 log 2 pi - 1/2 log|N A|``."""
+    joint = -float(joint_losses(post, geometry.center[None])[0])
+    return joint + 0.5 * (post.dim * math.log(2 * math.pi) - geometry.logdet)

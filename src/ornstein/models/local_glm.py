@@ -1,0 +1,296 @@
+"""Generalised linear models in the coordinates of a gain: three forms, the first that fits is used.
+
+With ``theta = center + W z``, work that is the same at every step is done once, on the rows (X8):
+
+- :class:`FoldedGlm`, for one output: the rows carry ``W``, and the prior is diagonal by z;
+- :class:`RotatedGlm`, for a gain in Kronecker factors: the rows carry the basis of the columns;
+- :class:`CentredGlm`, for anything else: the rows carry the predictor at the centre.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+
+from ornstein._base.memory import fresh
+from ornstein._base.trees import cast
+from ornstein._base.types import Array, PyTree, Vector
+from ornstein.linalg.bases import KroneckerBasis, by_output
+from ornstein.linalg.operators import BasisRoot, Dense, Diagonal, Factor
+from ornstein.models.contract import LocalModel, LocalProblem, Minibatch
+from ornstein.models.families import Family
+
+_FOLDED_NUMBERS = 2**21  # of designs folded at a time, in double precision: 16 MiB
+_SAMPLED_ROWS = 64  # of a block, on which single precision is tried
+_ROUNDING = 1e-4  # allowed error of single precision, relative to the effect of a unit of z
+
+
+class GlmAt(NamedTuple):
+    """A GLM and the coordinates asked for, ``theta = center + factor z``.
+
+    The prior has a ``precision``, (D,) or (D, D). Where gradients are ``anchored`` (X9), targets
+    are replaced by the means at the centre, which leave no residual there. ``slope`` is that of
+    the whole loss at the centre then, and of the prior's alone otherwise.
+    """
+
+    family: Family
+    features: int
+    intercept: bool
+    center: Vector
+    factor: Factor
+    precision: Vector
+    slope: Vector
+    anchored: bool
+    hyper: PyTree
+    dtype: npt.DTypeLike
+
+    @property
+    def outputs(self) -> int:
+        """Entries of the predictor."""
+        return self.family.outputs
+
+    @property
+    def width(self) -> int:
+        """Columns of the design."""
+        return self.features + self.intercept
+
+    def folding(self, map_design: Callable[[Vector], Any] | None) -> "Folding":
+        """The map of rows that replaces the features by ``map_design`` of the design."""
+        center = np.asarray(by_output(self, self.center))
+        means = partial(_means, self.family, self.hyper) if self.anchored else None
+        block_rows = max(1, _FOLDED_NUMBERS // self.width)
+        return Folding(
+            self.family, center, self.intercept, map_design, means, self.dtype, block_rows
+        )
+
+    def localise(self) -> LocalProblem:
+        """In the first form that fits."""
+        return FoldedGlm.at(self) or RotatedGlm.at(self) or CentredGlm.at(self)
+
+
+@dataclass(frozen=True, eq=False)
+class Folding:
+    """Makes rows for the sampling loop, in double precision, block by block."""
+
+    family: Family
+    center: Vector  # (outputs, columns of the design)
+    intercept: bool
+    map_design: Callable[[Vector], Any] | None  # from a block of the design to features
+    means: Callable[[Vector], Vector] | None  # from predictors to targets without residual
+    dtype: npt.DTypeLike
+    block_rows: int
+
+    def __call__(self, data: PyTree) -> PyTree:
+        """The rows that a local form takes."""
+        x, y = data["x"], np.asarray(data["y"])
+        (outputs, width), several = self.center.shape, len(self.center) > 1
+        offset = np.empty((len(y), outputs) if several else len(y))
+        features = x if self.map_design is None else fresh((len(y), width), self.dtype)
+        for start in range(0, len(y), self.block_rows):
+            some = slice(start, start + self.block_rows)
+            design = np.asarray(x[some], float)
+            if self.intercept:
+                design = np.concatenate([design, np.ones((len(design), 1))], axis=1)
+            offset[some] = design @ (self.center.T if several else self.center[0])
+            if self.map_design is not None:
+                features[some] = self.map_design(design)
+        if self.means is not None:
+            y = self.means(offset)
+        folded = self.family.fold(features, offset, y)
+        if "w" in data:
+            folded["w"] = np.asarray(data["w"], float)
+        return cast(folded, self.dtype)
+
+
+@dataclass(frozen=True)
+class FoldedGlm(LocalModel):
+    """A GLM of one output whose features already carry the factor: ``eta = z x + offset``.
+
+    Features lie feature-major, so that both passes over a batch are contiguous dot products.
+    """
+
+    family: Family
+    rows_last = True
+    plain_operations = True
+
+    @classmethod
+    def at(cls, glm: GlmAt) -> LocalProblem | None:
+        """With one output; ``W`` is rotated so that the prior's precision is diagonal by z too."""
+        if glm.outputs > 1:
+            return None
+        factor, precision = glm.factor, glm.precision
+        if isinstance(factor, Diagonal) and precision.ndim == 1:
+            precision = np.broadcast_to(factor.array, glm.center.shape) ** 2 * precision
+        else:
+            matrix = np.asarray(factor.dense(len(glm.center)))
+            bent = precision @ matrix if precision.ndim == 2 else precision[:, None] * matrix
+            precision, rotation = np.linalg.eigh(matrix.T @ bent)
+            factor = Dense(matrix @ rotation)
+        slope = factor.rmatvec(glm.slope)
+        local = {"family": glm.hyper, "precision": precision, "at_center": slope}
+        return LocalProblem(cls(glm.family), glm.folding(factor.rmatvec), local, factor)
+
+    def minibatch_gradient(self, z: Array, batch: Minibatch, hyper: PyTree) -> Array:
+        """Two matrix-vector products, and a prior that is diagonal by z."""
+        prior = hyper["precision"] * z + hyper["at_center"]
+        return batch.per_example(batch.rows["x"] @ self._residual(z, batch, hyper), prior)
+
+    def row_gradients(self, z: Array, batch: Minibatch, hyper: PyTree) -> Array:
+        """Residual times features."""
+        return batch.rows["x"] * self._residual(z, batch, hyper)[None]
+
+    def _residual(self, z: Array, batch: Minibatch, hyper: PyTree) -> Array:
+        rows = batch.rows
+        residual = self.family.folded_residual(z @ rows["x"], rows, hyper["family"])
+        return _weighted(residual, batch)
+
+
+@dataclass(frozen=True)
+class RotatedGlm(LocalModel):
+    """A GLM of several outputs whose features carry the basis of the columns.
+
+    With ``theta = center + (V_c (x) diag(scale) V_f) diag(w) z`` and features ``V_f' scale u``, a
+    gradient takes two products of (K, F) with the batch, as it would without any gain.
+    """
+
+    family: Family
+
+    @classmethod
+    def at(cls, glm: GlmAt) -> LocalProblem | None:
+        """With a gain in Kronecker factors, along which the prior is a multiple of the identity."""
+        factor = glm.factor
+        basis = factor.basis.kronecker if isinstance(factor, BasisRoot) else None
+        precision = None if basis is None else _shared_precision(basis, glm.precision)
+        if basis is None or precision is None:
+            return None
+        units = np.asarray(factor.array)
+        local = {
+            "family": glm.hyper,
+            "outer": np.asarray(basis.outer),
+            "units": units.reshape(basis.shape),
+            "precision": precision * units**2,
+            "at_center": np.asarray(factor.rmatvec(glm.slope)),
+        }
+        fold = glm.folding(rotation(basis, units, glm.dtype))
+        return LocalProblem(cls(glm.family), fold, local, factor)
+
+    def minibatch_gradient(self, z: Array, batch: Minibatch, hyper: PyTree) -> Array:
+        """Two products with the batch, and a prior that is diagonal by z."""
+        rows_sum = self._residual(z, batch, hyper) @ batch.rows["x"]
+        prior = hyper["precision"] * z + hyper["at_center"]
+        by_z = (hyper["units"] * (hyper["outer"].T @ rows_sum)).reshape(-1)
+        return batch.per_example(by_z, prior)
+
+    def row_gradients(self, z: Array, batch: Minibatch, hyper: PyTree) -> Array:
+        """Residuals times features, row by row."""
+        residual = self._residual(z, batch, hyper)
+        rows = residual.T[:, :, None] * batch.rows["x"][:, None, :]
+        rotated = (hyper["outer"].T @ rows) * hyper["units"][None]
+        return rotated.reshape(len(rotated), -1).T
+
+    def _residual(self, z: Array, batch: Minibatch, hyper: PyTree) -> Array:
+        """Outputs first, (K, S)."""
+        step = hyper["outer"] @ (hyper["units"] * z.reshape(hyper["units"].shape))
+        along = step @ batch.rows["x"].T
+        residual = self.family.folded_residual(along, batch.rows, hyper["family"])
+        return _weighted(residual, batch)
+
+
+@dataclass(frozen=True)
+class CentredGlm(LocalModel):
+    """A GLM of several outputs, its predictor counted from the one at the centre."""
+
+    family: Family
+    features: int
+    intercept: bool
+
+    @classmethod
+    def at(cls, glm: GlmAt) -> LocalProblem:
+        """With any gain and prior."""
+        local = {
+            "family": glm.hyper,
+            "factor": glm.factor,
+            "precision": glm.precision,
+            "at_center": glm.slope,
+        }
+        model = cls(glm.family, glm.features, glm.intercept)
+        return LocalProblem(model, glm.folding(None), local, glm.factor)
+
+    def minibatch_gradient(self, z: Array, batch: Minibatch, hyper: PyTree) -> Array:
+        """Two matrix products, and the chain rule by ``W``."""
+        step = hyper["factor"].matvec(z)
+        rows_sum = self._back(self._residual(step, batch, hyper), batch.rows["x"])
+        precision = hyper["precision"]
+        bent = precision @ step if precision.ndim == 2 else precision * step
+        prior = bent + hyper["at_center"]
+        return hyper["factor"].rmatvec(batch.per_example(rows_sum, prior))
+
+    def row_gradients(self, z: Array, batch: Minibatch, hyper: PyTree) -> Array:
+        """Residuals times features, row by row."""
+        residual = self._residual(hyper["factor"].matvec(z), batch, hyper)
+        rows = jax.vmap(lambda r, x: self._back(r[:, None], x[None]))(residual.T, batch.rows["x"])
+        return hyper["factor"].rmatvec(rows).T
+
+    def _residual(self, step: Array, batch: Minibatch, hyper: PyTree) -> Array:
+        """Outputs first, (K, S)."""
+        count = self.family.outputs * self.features
+        eta = step[:count].reshape(self.family.outputs, self.features) @ batch.rows["x"].T
+        eta = eta + step[count:][:, None] if self.intercept else eta
+        residual = self.family.folded_residual(eta, batch.rows, hyper["family"])
+        return _weighted(residual, batch)
+
+    def _back(self, residual: Array, x: Array) -> Array:
+        """Sum over rows of ``residual (x) u`` for residuals with outputs first, flat."""
+        coef = (residual @ x).reshape(-1)
+        return jnp.concatenate([coef, residual.sum(axis=1)]) if self.intercept else coef
+
+
+def rotation(
+    basis: KroneckerBasis, units: Vector, dtype: npt.DTypeLike
+) -> Callable[[Vector], Any]:
+    """Multiplies designs by the basis' columns: in ``dtype`` where that is precise enough."""
+    columns = basis.columns
+    short = columns.astype(dtype)
+    units = units.reshape(basis.shape).max(axis=0)
+
+    def rotate(design: Vector) -> Any:
+        tried = design[:: max(1, len(design) // _SAMPLED_ROWS)]
+        exact = units * (tried @ columns)
+        off = np.abs(units * (tried.astype(dtype) @ short) - exact).max(initial=0.0)
+        precise = off <= _ROUNDING * np.sqrt(np.mean(exact**2))
+        return design.astype(dtype) @ short if precise else design @ columns
+
+    return rotate
+
+
+def _shared_precision(basis: KroneckerBasis, precision: Vector) -> Vector | None:
+    """The prior's precision along a basis; None unless it is one number there."""
+    if precision.ndim == 2:
+        return None
+    scaled = by_output(basis, precision) * np.asarray(basis.scale) ** 2
+    alike = np.allclose(scaled, scaled[0, 0], rtol=1e-12, atol=0)
+    return np.asarray(scaled[0, 0]) if alike else None
+
+
+def _means(family: Family, hyper: PyTree, offset: Vector) -> Vector:
+    """Targets without residual at the centre."""
+    with jax.enable_x64(True):
+        return np.asarray(_compiled_means(family, offset, hyper))
+
+
+@partial(jax.jit, static_argnums=(0,))
+def _compiled_means(family: Family, offset: Array, hyper: PyTree) -> Array:
+    return family.mean(offset, hyper)
+
+
+def _weighted(residual: Array, batch: Minibatch) -> Array:
+    """Residuals, rows along the last axis, times the weights of the rows and of their sampling."""
+    for weights in (batch.weights, batch.rows.get("w")):
+        if weights is not None:
+            residual = residual * weights.reshape(*[1] * (residual.ndim - 1), -1)
+    return residual
