@@ -1,4 +1,4 @@
-"""Kernels in a loop of one's own."""
+"""Kernels in a custom loop."""
 
 from dataclasses import replace
 from typing import Any
@@ -56,7 +56,7 @@ def own_loop(post: orn.Posterior, plan: orn.Plan, draws: int) -> Floats:
     ("method", "structure", "options"),
     [*KERNELS[:4], *(pytest.param(*row, marks=pytest.mark.slow) for row in KERNELS[4:])],
 )
-def test_T2_a_loop_of_ones_own_has_the_predicted_covariance(
+def test_T2_a_custom_loop_has_the_predicted_covariance(
     method: str, structure: str, options: dict[str, Any]
 ) -> None:
     post = regression(rows=2000) if structure == "dense" else mild_regression(rows=2000)

@@ -250,9 +250,7 @@ class CentredGlm(LocalModel):
         return jnp.concatenate([coef, residual.sum(axis=1)]) if self.intercept else coef
 
 
-def rotation(
-    basis: KroneckerBasis, units: Vector, dtype: npt.DTypeLike
-) -> Callable[[Vector], Any]:
+def rotation(basis: KroneckerBasis, units: Vector, dtype: npt.DTypeLike) -> Callable[[Vector], Any]:
     """Multiplies designs by the basis' columns: in ``dtype`` where that is precise enough."""
     columns = basis.columns
     short = columns.astype(dtype)
