@@ -195,7 +195,7 @@ def test_X9_deviations_are_nearly_those_of_matrices(name: str) -> None:
     assert beyond >= 0
 
 
-@pytest.mark.parametrize("name", ["dense", "diagonal", *APPROXIMATE])
+@pytest.mark.parametrize("name", ["dense", *APPROXIMATE])
 @pytest.mark.parametrize("method", ["exact", "laplace"])
 def test_T2_plans_predict_and_chains_obey(
     name: str, method: str, monkeypatch: pytest.MonkeyPatch
@@ -207,8 +207,7 @@ def test_T2_plans_predict_and_chains_obey(
     assert plan.structure == plan.gain.structure == name
     assert json.loads(plan.to_json())["structure"] == name
     assert structures.find(name).words in plan.equation or name == "dense"
-    draws = 400 if name == "diagonal" else 800
-    result = orn.sample(post, plan, key=2, chains=4, draws=draws, dispersion=1.0)
+    result = orn.sample(post, plan, key=2, chains=4, draws=800, dispersion=1.0)
     assert result.status.ok
     total = result.flat.reshape(-1, post.dim).var(axis=0).sum()
     np.testing.assert_allclose(total, plan.predicted_trace, rtol=0.12)
