@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ornstein._base.precision import double_precision
 from ornstein._base.trees import in_double
 from ornstein._base.types import Array, PyTree
 from ornstein.curvature.estimation import Geometry
@@ -45,7 +46,7 @@ def noise_ratio(post: Posterior, known: Geometry, anchored: bool) -> float:
     rows = jax.tree.map(lambda leaf: leaf[index], post.data)
     root = _posterior_root(known)
     step = np.asarray(root.matvec(rng.normal(size=dim_of(root) or post.dim)))
-    with jax.enable_x64(True):
+    with double_precision():
         at = jnp.asarray(known.center + (step if anchored else 0))
         away = jnp.asarray(known.center) if anchored else None
         gradients = np.asarray(_gradients(post.model, at, away, in_double(rows), post.hyper))

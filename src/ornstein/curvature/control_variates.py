@@ -10,10 +10,10 @@ import math
 from dataclasses import dataclass, replace
 from functools import partial
 
-import jax
 import numpy as np
 
 from ornstein import theory
+from ornstein._base.precision import double_precision
 from ornstein._base.types import Key, Vector
 from ornstein.curvature.estimation import Geometry, mean_gradient
 from ornstein.curvature.views import Rows, View, view_of
@@ -80,7 +80,7 @@ def anchor(
     With ``scheme="auto"`` rows are drawn by their leverage where batches drawn alike would have to
     be far larger, or larger than the ``size`` given; with ``"weighted"`` anyway.
     """
-    with jax.enable_x64(True):
+    with double_precision():
         return _look(view_of(post, known, cov, key), rows, scheme, size)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ornstein._base import checks
+from ornstein._base.precision import double_precision
 from ornstein._base.trees import in_double, num_rows
 from ornstein._base.types import Array, Key, PyTree, Vector
 from ornstein.curvature import by_class, factored
@@ -194,7 +195,7 @@ def _estimate(
     post = post.at(at)
     theta = post.layout.ravel(at)
     dense = structure == "dense"
-    with jax.enable_x64(True):
+    with double_precision():
         prior = prior_terms(post.model, theta, post.hyper, dense)
         if structure == "kronecker":
             basis = basis or factored.fit_basis(post, theta, _joined(groups))
@@ -238,7 +239,7 @@ def _with_spectrum(
     post: Posterior, found: Geometry, basis: Basis, data: PyTree, products: int
 ) -> Geometry:
     root = AlongBasis(basis, 1 / found.hessian).sqrt()
-    with jax.enable_x64(True):
+    with double_precision():
         spectra = factored.relative_spectrum(post, found.center, root, data, products)
     return replace(found, factors=Factors(basis, found.hessian, found.noise_cov, *spectra))
 
@@ -248,7 +249,7 @@ def under_prior(known: Geometry, post: Posterior) -> Geometry:
 
     Of matrices, their diagonals, or factors alone.
     """
-    with jax.enable_x64(True):
+    with double_precision():
         _, prior = prior_terms(post.model, known.center, post.hyper, known.hessian.ndim == 2)
     factors = known.factors if known.in_factors else None
     if factors is not None:
@@ -262,7 +263,7 @@ def under_prior(known: Geometry, post: Posterior) -> Geometry:
 
 def factorise(post: Posterior, known: Geometry) -> Geometry:
     """The same geometry, its matrices also in Kronecker factors."""
-    with jax.enable_x64(True):
+    with double_precision():
         basis = factored.fit_basis(post, known.center, post.data)
     matrices = known.hessian, known.noise_cov
     inside = [np.asarray(basis.adjoint(np.asarray(basis.adjoint(m)).T)) for m in matrices]
@@ -312,7 +313,7 @@ def mean_gradient(post: Posterior, theta: Vector) -> Vector:
         here = in_double(rows)
         return _gradient_sum(post.model, jnp.asarray(theta), here, post.hyper, weights)
 
-    with jax.enable_x64(True):
+    with double_precision():
         total = sum_over_blocks(post.data, block_rows(post), block)
         prior = np.asarray(post.model.prior_gradient(jnp.asarray(theta), post.hyper))
     return per_example(total, post.num_data, prior, post.num_data)

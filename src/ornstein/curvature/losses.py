@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ornstein._base.precision import double_precision
 from ornstein._base.trees import in_double
 from ornstein._base.types import Array, PyTree, Vector
 from ornstein.curvature.estimation import block_rows
@@ -21,13 +22,13 @@ def row_losses(post: Posterior, thetas: Vector) -> Vector:
         here = in_double(rows)
         return _loss_sums(post.model, jnp.asarray(thetas), here, post.hyper, weights)
 
-    with jax.enable_x64(True):
+    with double_precision():
         return np.asarray(sum_over_blocks(post.data, block_rows(post), block))
 
 
 def joint_losses(post: Posterior, thetas: Vector) -> Vector:
     """``-log p(data, theta)`` at each of several parameters (T, D)."""
-    with jax.enable_x64(True):
+    with double_precision():
         prior = np.asarray(_prior_losses(post.model, jnp.asarray(thetas), post.hyper))
     return row_losses(post, thetas) + prior
 

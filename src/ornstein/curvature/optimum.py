@@ -17,6 +17,7 @@ import numpy as np
 import scipy.optimize
 
 from ornstein._base.errors import OptimumError
+from ornstein._base.precision import double_precision
 from ornstein._base.trees import cast, in_double, num_rows
 from ornstein._base.types import Array, PyTree, Vector
 from ornstein.curvature import factored
@@ -90,7 +91,7 @@ def find_optimum(post: Posterior, slack: float = 1.0) -> Vector:
     OptimumError
         If the search does not converge, or ends where the loss has no strict minimum.
     """
-    with jax.enable_x64(True):
+    with double_precision():
         if post.dim > MAX_DENSE and fits_factors(post.model):
             return _rewhitened(post, _kronecker_units, _HUNDREDTH * slack)
         if post.dim > MAX_DENSE:

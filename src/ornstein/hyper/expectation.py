@@ -14,12 +14,12 @@ so that under a Gaussian of covariance ``Sigma`` around c its mean is
 from collections.abc import Mapping
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from ornstein import theory
 from ornstein._base.errors import InputError
+from ornstein._base.precision import double_precision
 from ornstein._base.types import PyTree, Vector
 from ornstein.curvature.estimation import Geometry, geometry, glance, under_prior
 from ornstein.curvature.losses import row_losses
@@ -172,7 +172,7 @@ def foreseen(post: Posterior, values: PyTree, seen: Geometry) -> Posterior:
     there = post.with_hyper(values)
     if post.learnable.in_likelihood or post.quadratic or seen.structure == "diagonal":
         return there
-    with jax.enable_x64(True):
+    with double_precision():
         theta = jnp.asarray(post.start)
         slopes = [np.asarray(p.model.prior_gradient(theta, p.hyper)) for p in (post, there)]
     convex = post.learnable.ties is not None

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ornstein._base import captured
+from ornstein._base.precision import double_precision
 from ornstein._base.trees import Layout, cast
 from ornstein._base.types import Array, Constrain, LogLikelihood, LogPrior, PyTree, Vector
 from ornstein.data.passes import blocks
@@ -270,7 +271,7 @@ class Model(ABC):
         """What :class:`InBasis` takes as ``hyper``."""
         local = {"center": center, "factor": factor, "model": hyper}
         if slope is not None:
-            with jax.enable_x64(True):
+            with double_precision():
                 prior = np.asarray(self.prior_gradient(jnp.asarray(center), hyper))
             local["shift"] = slope - prior
         return local
@@ -349,7 +350,7 @@ def map_rows(function: Constrain, layout: Layout, flat: Vector) -> PyTree:
     def some(constants: list[Array], vectors: Array) -> PyTree:
         return jax.vmap(captured.bind(function, constants))(layout.unravel(vectors))
 
-    with jax.enable_x64(True):
+    with double_precision():
         constants = captured.constants(function)
         parts = [
             jax.tree.map(lambda leaf, kept=weights > 0: np.asarray(leaf)[kept], some(constants, v))

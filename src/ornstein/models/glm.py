@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ornstein._base.memory import fresh
+from ornstein._base.precision import double_precision
 from ornstein._base.trees import Layout, cast
 from ornstein._base.types import Array, PyTree, Vector
 from ornstein.linalg.bases import KroneckerBasis
@@ -229,7 +230,7 @@ class Glm(Model):
                 if map_design is not None:
                     features[some] = map_design(design)
             if anchored:
-                with jax.enable_x64(True):
+                with double_precision():
                     y = np.asarray(_mean(self.family, offset, hyper))
             folded = self.family.fold(features, offset, y)
             if "w" in data:

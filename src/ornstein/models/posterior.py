@@ -12,6 +12,7 @@ import numpy.typing as npt
 from ornstein._base import captured
 from ornstein._base.checks import same_layout
 from ornstein._base.errors import InputError
+from ornstein._base.precision import double_precision
 from ornstein._base.trees import Layout, cast, num_rows
 from ornstein._base.types import Array, Constrain, LogLikelihood, LogPrior, PyTree, Vector
 from ornstein.data.on_disk import AnyRows, Stored, on_disk
@@ -173,7 +174,7 @@ class Posterior:
         post.hyperparameters = known.checked("values", values)
         post._given = post.hyperparameters, self._given[1]
         if self._model is not None:
-            with jax.enable_x64(True):
+            with double_precision():
                 put = known.assign(post.hyperparameters, self.hyper)
                 post.hyper = jax.tree.map(np.asarray, put)
         if known.functions is not None:

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-import jax
 import numpy as np
 import scipy.stats
 
 from ornstein import theory
+from ornstein._base.precision import double_precision
 from ornstein._base.types import Vector
 from ornstein.curvature.factored import hessian_products
 from ornstein.curvature.losses import joint_losses
@@ -88,7 +88,7 @@ def diagnose(post: Posterior, plan: Plan, draws: Vector) -> Diagnosis:
     flat = draws.reshape(-1, plan.dim)
     if plan.geometry.in_factors:
         return _without_matrices(post, plan, draws)
-    with jax.enable_x64(True):
+    with double_precision():
         seen = _of_chains(post, plan, flat) if plan.is_chain else Diagnosis(())
         checks = (
             *seen.checks,
@@ -104,7 +104,7 @@ def _without_matrices(post: Posterior, plan: Plan, draws: Vector) -> Diagnosis:
     """The checks that need no D x D matrix: A1-A3 and the covariance's entries are left out."""
     some = spaced(draws.reshape(-1, plan.dim), _DRAWS)
     columns = np.linspace(0, plan.dim - 1, min(plan.dim, _PARAMETERS)).astype(int)
-    with jax.enable_x64(True):
+    with double_precision():
         checks = (
             _quadratic_loss(post, plan, some),
             _specification_along(plan),

@@ -18,6 +18,7 @@ from jax.sharding import PartitionSpec as P
 
 from ornstein._base import multihost
 from ornstein._base.errors import InputError
+from ornstein._base.precision import precision_of
 from ornstein._base.types import Array, PyTree
 from ornstein.data.on_disk import ahead
 from ornstein.data.prefetch import SCHEMES, Feed
@@ -177,7 +178,7 @@ class Fleet(Crew):
         return jax.tree.map(lambda *leaves: np.stack(leaves), *lines)
 
     def _precision(self) -> Any:
-        return jax.enable_x64(self.settings.dtype == "float64")
+        return precision_of(self.settings.dtype)
 
     def _spread(self, value: Any, spec: P) -> Array:
         """A host array on all devices that are to have a part of it."""

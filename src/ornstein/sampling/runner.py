@@ -12,6 +12,7 @@ from jax.sharding import Mesh
 from ornstein._base.errors import InputError
 from ornstein._base.interrupts import listening
 from ornstein._base.memory import fresh
+from ornstein._base.precision import precision_of
 from ornstein._base.trees import cast, to_device
 from ornstein._base.types import Array, Vector
 from ornstein.data.batches import Reader
@@ -51,7 +52,7 @@ def run(
     Chains begin at ``starts`` (chains, D) or spread about the optimum, or go on from a checkpoint.
     They are spread over this process's threads, or with their batches over the devices of a mesh.
     """
-    with jax.enable_x64(settings.dtype == "float64"):
+    with precision_of(settings.dtype):
         crew, chains, factor = _prepare(post, plan, key, settings, starts, checkpoint, mesh)
     loop = crew.loop
     ended = crew.restore(chains)

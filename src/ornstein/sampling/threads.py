@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ornstein._base.memory import fresh
+from ornstein._base.precision import precision_of
 from ornstein._base.trees import to_device
 from ornstein._base.types import Array, PyTree
 from ornstein.data.batches import Order
@@ -102,7 +103,7 @@ class Crew:
         ended = self.checkpoint.ended()
         if found is None:
             return None
-        with jax.enable_x64(self.settings.dtype == "float64"):
+        with precision_of(self.settings.dtype):
             for chain, kept in zip(chains, found.chains, strict=True):
                 shape = jax.tree.structure(chain.state)
                 chain.state = jax.tree.unflatten(shape, to_device(kept.state))
@@ -192,7 +193,7 @@ class Crew:
         """Advance a chain by a chunk, unless it falls; its draws in whitened coordinates."""
         first = chain.at
         segments = chain.ahead or self._segments(chain, first)
-        with jax.enable_x64(self.settings.dtype == "float64"):
+        with precision_of(self.settings.dtype):
             state, positions = advance(
                 self.loop, False, self.problem, chain.key, chain.state, segments
             )
@@ -254,7 +255,7 @@ class Crew:
     def _bad_step(self, chain: Chain) -> int:
         """First non-finite step of a chain's last chunk, found by running it again, watched."""
         segments = self._segments(chain, chain.at)
-        with jax.enable_x64(self.settings.dtype == "float64"):
+        with precision_of(self.settings.dtype):
             _, finite = advance(self.loop, True, self.problem, chain.key, chain.state, segments)
         return chain.at * self.loop.segment_steps + int(np.argmin(np.asarray(finite).ravel()))
 

@@ -33,6 +33,7 @@ import optax
 
 from ornstein._base import random_numbers
 from ornstein._base.errors import TargetWarning
+from ornstein._base.precision import precision_of
 from ornstein._base.trees import cast, to_device
 from ornstein._base.types import Array, PyTree, Vector
 from ornstein.curvature.estimation import mean_gradient
@@ -181,7 +182,7 @@ class _Fit:
         self.elbo = Elbo(post, plan.posterior_precision, jax.random.fold_in(key, 0))
         self.made = 0  # dispatches
         self.ends: list[_End] = []
-        with jax.enable_x64(dtype == "float64"):
+        with precision_of(dtype):
             self.problem = to_device((rows, cast(local.hyper, self.dtype)))
             start = _start(plan.dim, plan.structure == "dense", dtype)
             self.state = _State(start, _ADAM.init(start))
@@ -222,7 +223,7 @@ class _Fit:
         total: _Params = jax.tree.map(lambda leaf: np.zeros(leaf.shape), self.state.params)
         while self.made < last:
             key = jax.random.fold_in(self.key, self.made + 1)
-            with jax.enable_x64(self.loop.dtype == "float64"):
+            with precision_of(self.loop.dtype):
                 rate = jnp.asarray(_RATE * 0.5 ** (len(self.ends) / 2), self.dtype)
                 self.state, mean = _advance(self.loop, self.problem, key, self.state, rate)
             mean = jax.tree.map(lambda leaf: share * np.asarray(leaf, float), mean)
@@ -232,7 +233,7 @@ class _Fit:
                 return mean
             if self.made > first:
                 total = jax.tree.map(np.add, total, mean)
-        with jax.enable_x64(self.loop.dtype == "float64"):
+        with precision_of(self.loop.dtype):
             self.state = self.state._replace(params=to_device(cast(total, self.dtype)))
         return total
 
