@@ -1,5 +1,6 @@
 """A matrix for every class: basis, curvature, noise, plans and chains (X2, X6, X9)."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import jax
@@ -15,9 +16,9 @@ from ornstein.curvature.views import View, view_of
 from ornstein.data.batches import weights_of
 from ornstein.linalg.bases import ClassBasis
 from ornstein.linalg.operators import AlongBasis
-from ornstein.planning.plan_record import from_record, to_record
 from ornstein.results import plots
 from ornstein.sampling import restarts
+from ornstein.storage import records
 from support.montecarlo import Floats, assert_covariance
 from support.problems import softmax_table
 
@@ -212,7 +213,8 @@ def test_X2_chains_have_the_posteriors_covariance() -> None:
 def test_a_plan_survives_its_record_and_the_same_key_gives_the_same_draws() -> None:
     post = softmax(rows=400)
     plan = orn.plan(post)
-    again = from_record(to_record(plan), post)
+    read = records.unpack(records.pack(plan))
+    again = replace(read, layout=post.layout, model=post.model)
     first, second = (orn.sample(post, p, draws=20, key=5).flat for p in (plan, again))
     np.testing.assert_array_equal(first, second)
 
@@ -297,7 +299,7 @@ def test_rows_may_stay_on_disk(tmp_path: Path) -> None:
     rows, labels = (orn.open_rows(tmp_path / f"{name}.npy") for name in "Xy")
     stored = orn.models.softmax(rows, labels)
     plans = [orn.plan(post, batch_size=200) for post in (stored, orn.models.softmax(X, y))]
-    assert stored.stored
+    assert stored.on_disk
     assert plans[0].structure == "classes"
     np.testing.assert_allclose(plans[0].predicted_trace, plans[1].predicted_trace, rtol=1e-6)
     result = orn.sample(stored, plans[0], draws=200, dispersion=1.0)

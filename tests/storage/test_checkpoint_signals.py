@@ -106,7 +106,7 @@ def test_ctrl_c_without_a_checkpoint_returns_the_draws_so_far(
         yield report
 
     whole = orn.sample(post, **child_process.RUN)
-    monkeypatch.setattr("ornstein.api.bar", lambda *_: opened)
+    monkeypatch.setattr("ornstein.api.sampling.bar", lambda *_: opened)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.warns(orn.InterruptWarning, match="interrupted after"):

@@ -20,6 +20,7 @@ from ornstein.curvature.views import Rows, View, view_of
 from ornstein.data.batches import Order, multiplicity_of, weights_of
 from ornstein.data.passes import fingerprint
 from ornstein.models.posterior import Posterior
+from ornstein.storage.codec import register
 
 _STEP_ROWS = 200  # rows that take as long as a step's fixed cost, on a processor
 _PLAIN_STEP_ROWS = 8  # the same, where reading orders must be redrawn oftener for larger batches
@@ -30,6 +31,7 @@ _NOISE_ERROR = 0.04  # and what its correlations there may cost a variance
 _KICK = 2.0  # how far the strongest row may throw the chain, in its distance from the anchor
 
 
+@register
 @dataclass(frozen=True)
 class Anchor:
     """What anchored gradients leave of the noise.

@@ -22,6 +22,7 @@ from ornstein.linalg.bases import Basis, ClassBasis, KroneckerBasis
 from ornstein.linalg.operators import AlongBasis
 from ornstein.models.contract import Model, per_example
 from ornstein.models.posterior import Posterior
+from ornstein.storage.codec import register
 from ornstein.theory import Spectrum, accurate_rate, joint_diagonalisation
 
 STRUCTURES = ("scalar", "diagonal", "dense", "kronecker", "classes")
@@ -34,6 +35,7 @@ _STRUCTURE_ERROR = 0.02  # relative error of a variance that a basis may cost
 _GROUPS = 32  # groups of rows whose scatter gives the subsample's standard errors
 
 
+@register
 @dataclass(frozen=True)
 class Factors:
     """A and C by their diagonals in a basis.
@@ -73,6 +75,7 @@ class Factors:
         return np.diag(self.basis.adjoint(np.asarray(self.basis.adjoint(matrix)).T)).copy()
 
 
+@register
 @dataclass(frozen=True)
 class Geometry:
     """The loss around a point.

@@ -35,6 +35,7 @@ import numpy.typing as npt
 from ornstein._base import random_numbers
 from ornstein._base.trees import Layout
 from ornstein._base.types import Array, PyTree
+from ornstein.storage.codec import register
 from ornstein.theory import batch_noise_factor
 
 SCHEMES: tuple[str, ...] = ("independent", "windows", "weighted", "epochs", "blocks")
@@ -52,6 +53,7 @@ _WIDEST_PACKED = 80  # numbers in a row; beyond, taking packed rows apart costs 
 _PADDED = 48  # beyond these, rows are padded to the widest: copied whole, they come thrice as fast
 
 
+@register
 @dataclass(frozen=True)
 class Batches:
     """How S of N rows are drawn; hashable, so compiled code can key on it.

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ornstein._base.types import Array, Vector
+from ornstein.storage.codec import register
 
 AnyArray: TypeAlias = Array | npt.NDArray[np.floating]
 
@@ -56,6 +57,7 @@ def as_flat(laid: _Laid, matrix: AnyArray) -> AnyArray:
     return _xp(matrix).concatenate([coef, matrix[..., laid.features]], axis=-1)
 
 
+@register
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class KroneckerBasis:
@@ -140,6 +142,7 @@ class KroneckerBasis:
         return KroneckerBasis(outer, inner, scale, self.features)
 
 
+@register
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class ClassBasis:

@@ -15,8 +15,10 @@ import scipy.linalg
 
 from ornstein._base.types import Vector
 from ornstein.linalg.bases import AnyArray, Basis
+from ornstein.storage.codec import register
 
 
+@register
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Diagonal:
@@ -75,6 +77,7 @@ class Diagonal:
         return "scalar" if np.ndim(self.values) == 0 else "diagonal"
 
 
+@register
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Dense:
@@ -137,6 +140,7 @@ class Dense:
         return "dense"
 
 
+@register
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class AlongBasis:

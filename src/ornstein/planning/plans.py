@@ -21,6 +21,7 @@ from ornstein.linalg.bases import ClassBasis, KroneckerBasis
 from ornstein.linalg.operators import AlongBasis, Dense, Diagonal, Operator, as_matrix
 from ornstein.models.contract import Model
 from ornstein.planning.transform import check_loss, transformation
+from ornstein.storage.codec import encode, register
 from ornstein.theory import Decay
 
 
@@ -283,7 +284,7 @@ class Plan:
             "structure": self.structure,
             "equation": self.equation,
             "target": self.target,
-            "options": {name: _plain(value) for name, value in self.options.items()},
+            "options": encode(self.options, lists=True),
             "rows": self.num_data,
             "batch_size": self.batch_size,
             "batches": self.batches.scheme,
@@ -369,9 +370,7 @@ class Plan:
         return lines
 
 
-def _plain(value: Any) -> Any:
-    """What JSON knows."""
-    return np.asarray(value).tolist() if isinstance(value, np.ndarray | np.generic) else value
+register(Plan, given=("layout", "model"))
 
 
 def _shown(value: Any) -> str:

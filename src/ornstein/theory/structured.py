@@ -12,11 +12,13 @@ from typing import NamedTuple
 import numpy as np
 
 from ornstein._base.types import Vector
+from ornstein.storage.codec import register
 from ornstein.theory.recipes import Recipe
 
 _FASTEST = 1.0  # of K A, the true A's
 
 
+@register
 class Spectrum(NamedTuple):
     """Eigenvalues of A relative to an approximation, and the share of all that each stands for."""
 
