@@ -30,7 +30,7 @@ from ornstein.api.sampling import sample
 from ornstein.curvature.control_variates import Anchor
 from ornstein.curvature.estimation import Geometry, geometry
 from ornstein.data import datasets
-from ornstein.data.on_disk import Stored
+from ornstein.data.on_disk import RowsOnDisk
 from ornstein.data.sources import open_rows
 from ornstein.hyper import CrossValidation, Evidence, Learning, cross_validate, evidence
 from ornstein.models.adapters import from_numpyro
@@ -76,7 +76,7 @@ __all__ = [
     "Posterior",
     "Result",
     "Rows",
-    "Stored",
+    "RowsOnDisk",
     "TargetWarning",
     "UnstablePlanError",
     "__version__",

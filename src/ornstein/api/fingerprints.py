@@ -10,7 +10,7 @@ import numpy.typing as npt
 from ornstein._base import multihost
 from ornstein._base.types import PyTree, Vector
 from ornstein.curvature.losses import joint_losses
-from ornstein.data.on_disk import Stored, ahead
+from ornstein.data.on_disk import RowsOnDisk, ahead
 from ornstein.models.posterior import Posterior
 from ornstein.storage.records import digest
 
@@ -28,7 +28,7 @@ def leaves(tree: PyTree) -> dict[str, Any]:
 
 
 def _leaf(value: Any) -> Any:
-    if isinstance(value, np.ndarray | jax.Array | Stored):
+    if isinstance(value, np.ndarray | jax.Array | RowsOnDisk):
         return _array(value)
     if isinstance(value, np.generic):
         return value.item()
@@ -37,7 +37,7 @@ def _leaf(value: Any) -> Any:
 
 
 def _array(value: Any) -> dict[str, Any]:
-    if isinstance(value, Stored):
+    if isinstance(value, RowsOnDisk):
         return {
             "shape": list(value.shape),
             "dtype": value.dtype.str,
@@ -51,7 +51,7 @@ def _array(value: Any) -> dict[str, Any]:
     }
 
 
-def _digest_on_disk(value: Stored) -> str:
+def _digest_on_disk(value: RowsOnDisk) -> str:
     """A checksum of the checksums of pieces, which the processes of a run share."""
     starts = range(0, len(value), _PIECE_ROWS)
     mine = (starts[i] for i in multihost.share(len(starts)))

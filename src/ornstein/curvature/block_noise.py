@@ -26,7 +26,7 @@ def warnings(post: Posterior, known: Geometry, anchored: bool) -> tuple[str, ...
     if excess < _ALIKE:
         return ()
     return (
-        f"neighbouring rows are alike: blocks of {prefetch.neighbours(post.data)} of them make "
+        f"neighbouring rows are alike: blocks of {prefetch.rows_per_block(post.data)} of them make "
         f"{excess:.0f} times the noise of independent rows, more than is planned for. Write the "
         "table in random order, or use batches='independent'.",
     )
@@ -37,7 +37,7 @@ def noise_ratio(post: Posterior, known: Geometry, anchored: bool) -> float:
 
     In the posterior's units, all directions alike; of anchored gradients at a random point of it.
     """
-    size, rng = prefetch.neighbours(post.data), np.random.default_rng(0)
+    size, rng = prefetch.rows_per_block(post.data), np.random.default_rng(0)
     if size == 1:
         return 1.0
     count = max(16, min(_BLOCKS, _NUMBERS // (size * post.dim)))

@@ -201,7 +201,7 @@ def _rewhitened(
     for attempt in range(_ITERATIONS):
         units = look(post, rows, theta) if units is None else units
         iterations = _REWHITEN * (2 ** (attempt + known) if look is _kronecker_units else 1)
-        single = tolerance >= _SINGLE and attempt < _SINGLE_TRIES and not post.stored
+        single = tolerance >= _SINGLE and attempt < _SINGLE_TRIES and not post.on_disk
         search = partial(_lbfgs, post, units, tolerance, min(iterations, _LONGEST))
         theta, settled = search(theta, single=single)
         if settled and single:  # by slopes that are off where columns lie far from zero

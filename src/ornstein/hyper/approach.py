@@ -108,7 +108,7 @@ def approach(
 
 def plans_stand(post: Posterior, seen: Geometry) -> bool:
     """Whether plans are dear, and hold where no hyperparameter has moved by much."""
-    within_prior = not post.learnable.in_likelihood and not post.stored
+    within_prior = not post.learnable.in_likelihood and not post.on_disk
     return seen.in_factors and within_prior
 
 

@@ -15,7 +15,7 @@ from ornstein._base.errors import InputError
 from ornstein._base.precision import double_precision
 from ornstein._base.trees import Layout, cast, num_rows
 from ornstein._base.types import Array, Constrain, LogLikelihood, LogPrior, PyTree, Vector
-from ornstein.data.on_disk import AnyRows, Stored, on_disk
+from ornstein.data.on_disk import AnyRows, RowsOnDisk, map_as_rows
 from ornstein.linalg.operators import Factor
 from ornstein.models.contract import Generic, Model, map_rows, per_example
 from ornstein.models.hyperparameters import Learnable, learnable
@@ -203,9 +203,9 @@ class Posterior:
         return Posterior(*functions, self.data, params, hyper, constraints, self.constrain)
 
     @property
-    def stored(self) -> bool:
+    def on_disk(self) -> bool:
         """Whether rows stay on disk."""
-        return any(isinstance(leaf, Stored) for leaf in jax.tree.leaves(self.data))
+        return any(isinstance(leaf, RowsOnDisk) for leaf in jax.tree.leaves(self.data))
 
     @property
     def known(self) -> bool:
@@ -381,12 +381,12 @@ def _checked_data(data: PyTree) -> PyTree:
 
 
 def _as_rows(leaf: Any) -> AnyRows:
-    leaf = on_disk(leaf)
-    return leaf if isinstance(leaf, Stored) else np.asarray(leaf)
+    leaf = map_as_rows(leaf)
+    return leaf if isinstance(leaf, RowsOnDisk) else np.asarray(leaf)
 
 
 def _not_finite(leaf: AnyRows) -> int:
-    if isinstance(leaf, Stored):
+    if isinstance(leaf, RowsOnDisk):
         return int(leaf.scan.bad.sum())
     finite = np.isfinite(leaf)
     return 0 if finite.all() else int((~finite).sum())

@@ -176,7 +176,7 @@ def moved(post: Posterior, near: Plan) -> Plan:
 
 def _readable(post: Posterior, method: Method, batches: str) -> str:
     """The scheme, or blocks for rows on disk unless it is said."""
-    if not post.stored:
+    if not post.on_disk:
         if batches == "blocks":
             raise InputError("batches='blocks' are read from disk; for rows in memory, use others.")
         return batches

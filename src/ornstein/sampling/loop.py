@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jax.experimental.xla_metadata import set_xla_metadata
 
 from ornstein._base.types import Array, PyTree
-from ornstein.data.batches import Reader
+from ornstein.data.readers import Reader
 from ornstein.linalg.operators import Diagonal, Operator
 from ornstein.models.contract import LocalModel, Minibatch
 from ornstein.planning.kernels import Kernel, averaged, fisher, rules
@@ -163,7 +163,7 @@ def advance(
     reader = loop.reader
 
     def segment(state: State, this: Segments) -> tuple[State, Array | None]:
-        rows = this.rows if reader.fed else reader.arrange(problem.rows, this.order)
+        rows = this.rows if reader.prefetched else reader.arrange(problem.rows, this.order)
         batch_root = jax.random.fold_in(batch_key, this.number)
         noise_root = jax.random.fold_in(noise_key, this.number)
 

@@ -21,7 +21,7 @@ from ornstein._base.errors import InputError
 from ornstein._base.precision import precision_of
 from ornstein._base.types import Array, PyTree
 from ornstein.data.on_disk import ahead
-from ornstein.data.prefetch import SCHEMES, Feed
+from ornstein.data.prefetch import SCHEMES, Prefetch
 from ornstein.sampling.loop import ROWS, Loop, Problem, Segments, advance
 from ornstein.sampling.runs import Report, Settings, Status
 from ornstein.sampling.threads import Chain, Crew, finite_draws
@@ -34,7 +34,7 @@ _ROWS = P(CHAINS, None, None, ROWS)
 _SEGMENTS: Any = Segments(*(P(), P(), P()), _ROWS)  # type: ignore[arg-type]
 
 
-def checked_mesh(mesh: Mesh, chains: int, feed: Feed) -> Mesh:
+def checked_mesh(mesh: Mesh, chains: int, feed: Prefetch) -> Mesh:
     """The mesh with both axes, chains first; raises where chains or batches do not fit it."""
     if not isinstance(mesh, Mesh):
         raise InputError(
@@ -71,7 +71,7 @@ class Fleet(Crew):
         mesh: Mesh,
         loop: Loop,
         problem: Problem,
-        feed: Feed,
+        feed: Prefetch,
         entropy: tuple[int, ...],
         settings: Settings,
         checkpoint: Checkpoint | None,

@@ -15,8 +15,8 @@ from ornstein._base.memory import fresh
 from ornstein._base.precision import precision_of
 from ornstein._base.trees import cast, to_device
 from ornstein._base.types import Array, Vector
-from ornstein.data.batches import Reader
-from ornstein.data.prefetch import Feed, shards_of
+from ornstein.data.prefetch import Prefetch, shards_of
+from ornstein.data.readers import Reader
 from ornstein.linalg.operators import Factor, dim_of
 from ornstein.models.posterior import Posterior
 from ornstein.planning.plans import Plan
@@ -128,12 +128,12 @@ def _prepare(
     dtype = np.dtype(settings.dtype)
     local = post.model.localise(plan.center, plan.gain.sqrt(), post.hyper, dtype, plan.anchor_slope)
     segment_draws, feed, rows = _segment_draws(plan, settings), None, None
-    if post.stored or mesh is not None:
+    if post.on_disk or mesh is not None:
         shards = 1 if mesh is None else shards_of(plan.batches)
-        feed = Feed(plan.batches, post.data, local.fold, _entropy(key), shards)
+        feed = Prefetch(plan.batches, post.data, local.fold, _entropy(key), shards)
         mesh = mesh and checked_mesh(mesh, settings.chains, feed)
         segment_draws = min(segment_draws, _fed_draws(feed, plan, settings))
-        reader = Reader(plan.batches, local.model.rows_last, fed=True)
+        reader = Reader(plan.batches, local.model.rows_last, prefetched=True)
     else:
         multiplicity = None if plan.anchor is None else plan.anchor.multiplicity
         reader, rows = Reader.lay_out(
@@ -193,13 +193,13 @@ def _segment_draws(plan: Plan, settings: Settings) -> int:
     order, draw = _ORDER_READS * batches.num_data, settings.thin * batches.batch_size
     if batches.replacement and draw * plan.dim > _DEAR:
         return 1
-    if batches.line == 1:
+    if batches.block == 1:
         return quarter
     sizes = (min(most, quarter * more) for more in (1, 2, 4))
     return min(sizes, key=lambda size: -(-total // size) * (order + size * draw))
 
 
-def _fed_draws(feed: Feed, plan: Plan, settings: Settings) -> int:
+def _fed_draws(feed: Prefetch, plan: Plan, settings: Settings) -> int:
     """Draws of a segment whose rows, read by the host, stay within the memory bound."""
     draw_bytes = feed.step_bytes * settings.thin
     if draw_bytes > _LONGEST_BYTES:

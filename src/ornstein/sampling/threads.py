@@ -17,7 +17,7 @@ from ornstein._base.precision import precision_of
 from ornstein._base.trees import to_device
 from ornstein._base.types import Array, PyTree
 from ornstein.data.batches import Order
-from ornstein.data.prefetch import Feed
+from ornstein.data.prefetch import Prefetch
 from ornstein.planning.kernels.contract import State
 from ornstein.sampling.loop import Loop, Problem, Segments, advance
 from ornstein.sampling.runs import Report, Run, Settings, Status, diverged, interrupted, to_record
@@ -71,7 +71,7 @@ class Crew:
         self,
         loop: Loop,
         problem: Problem,
-        feed: Feed | None,
+        feed: Prefetch | None,
         entropy: tuple[int, ...],
         settings: Settings,
         checkpoint: Checkpoint | None,
@@ -211,10 +211,10 @@ class Crew:
         numbers, steps = range(first, first + self.chunk), self.loop.segment_steps
         batches = self.loop.reader.batches
         if chain.orders is None:  # one read by the device, one being written
-            shape = self.chunk, batches.order_length(steps)
+            shape = self.chunk, batches.permutation_length(steps)
             chain.orders = fresh(shape, np.int32), fresh(shape, np.int32)
         orders = chain.orders[first // self.chunk % 2]
-        batches.orders(self.entropy, chain.number, numbers, steps, orders)
+        batches.write_permutations(self.entropy, chain.number, numbers, steps, orders)
         return Segments(
             number=np.asarray(numbers, np.int32),  # type: ignore[arg-type]
             order=orders,  # type: ignore[arg-type]
@@ -235,7 +235,7 @@ class Crew:
         loop, settings = self.loop, self.settings
         if settings.chunk is not None:
             return min(settings.chunk, total)
-        order_bytes = 4 * max(1, loop.reader.batches.order_length(loop.segment_steps))
+        order_bytes = 4 * max(1, loop.reader.batches.permutation_length(loop.segment_steps))
         most = max(1, _ORDER_BYTES // order_bytes)
         if self.feed is not None:
             held = 2 * settings.chains * loop.segment_steps * self.feed.step_bytes

@@ -11,7 +11,8 @@ from ornstein._base.checks import same_layout
 from ornstein._base.errors import InputError
 from ornstein._base.trees import Layout, cast, num_rows, to_device
 from ornstein._base.types import Array, PyTree
-from ornstein.data.batches import Reader, distinct_rows, weights_of
+from ornstein.data.batches import distinct_rows, weights_of
+from ornstein.data.readers import Reader
 from ornstein.models.contract import InBasis
 from ornstein.models.posterior import Posterior
 from ornstein.planning.kernels.contract import Info, State

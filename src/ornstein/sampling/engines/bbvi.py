@@ -37,7 +37,8 @@ from ornstein._base.precision import precision_of
 from ornstein._base.trees import cast, to_device
 from ornstein._base.types import Array, PyTree, Vector
 from ornstein.curvature.estimation import mean_gradient
-from ornstein.data.batches import Batches, Reader
+from ornstein.data.batches import Batches
+from ornstein.data.readers import Reader
 from ornstein.linalg.operators import Dense, Diagonal, Factor
 from ornstein.models.contract import LocalModel, Minibatch
 from ornstein.models.posterior import Posterior
