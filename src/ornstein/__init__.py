@@ -24,7 +24,7 @@ from ornstein._base.errors import (
     UnstablePlanError,
 )
 from ornstein._base.version import __version__
-from ornstein.api.comparison import VARIANTS, compare
+from ornstein.api.comparison import compare
 from ornstein.api.learning import Learned, learn
 from ornstein.api.sampling import sample
 from ornstein.curvature.control_variates import Anchor
@@ -35,7 +35,7 @@ from ornstein.data.sources import open_rows
 from ornstein.hyper import CrossValidation, Evidence, Learning, cross_validate, evidence
 from ornstein.models.adapters import from_numpyro
 from ornstein.models.posterior import Posterior
-from ornstein.planning.methods import METHODS, Method
+from ornstein.planning.methods import METHODS, VARIANTS, Method
 from ornstein.planning.planner import plan
 from ornstein.planning.plans import Plan
 from ornstein.results.comparison import Comparison, Entry

@@ -19,7 +19,7 @@ from ornstein.sampling.restarts import MOST, easier
 from ornstein.sampling.runs import Goal, Settings, Status
 
 _MOST_NUMBERS = 2**28  # kept by a run whose length is not given: 2 GiB
-_LONG = "longer strides never end; a plan that asks for one does not mix"
+_LONG = "a longer run never ends; a plan that asks for one does not mix"
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Asked:
         return as_run(plan, settings), settings, goal
 
     def again(self, start: Start, settings: Settings, status: Status) -> Start | None:
-        """How to start again after a divergence; None where that is not wanted, or no use."""
+        """How to start again after a divergence; None where that is not wanted or hopeless."""
         if status.kind != "diverged" or self.on_divergence == "stop" or not start.plan.is_chain:
             return None
         found = None
@@ -120,9 +120,9 @@ def over_mesh(
     post: Posterior, plan: Plan | None, plan_options: Mapping[str, Any]
 ) -> dict[str, Any]:
     """What to plan with, unless it is said, where batches are read over a mesh."""
-    method = find(plan_options.get("method", "exact") if plan is None else plan.method)
+    method = find(plan_options.get("method", "exact") if plan is None else plan.method).method
     if method.engine != "chain":
-        raise InputError(f"method={method.name!r} makes no steps of SGD; leave mesh out.")
+        raise InputError(f"method={method.name!r} does not make steps of SGD; leave mesh out.")
     if plan is not None or post.on_disk or plan_options.get("batches", "auto") != "auto":
         return dict(plan_options)
     return {**plan_options, "batches": "independent"}

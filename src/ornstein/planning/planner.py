@@ -56,7 +56,7 @@ def plan(
     post
         The posterior.
     method
-        One of ``ornstein.METHODS``.
+        One of ``ornstein.METHODS``, or one with its structure: see ``ornstein.VARIANTS``.
     structure
         Structure of the gain; the method's default, or where a matrix would be too large
         ``classes`` (or ``kronecker`` if there are too many columns) for a softmax, else
@@ -101,7 +101,7 @@ def plan(
             f"post must be an ornstein Posterior, found {type(post).__name__}. "
             "Make one with ornstein.models or ornstein.Posterior."
         )
-    chosen = methods.find(method)
+    chosen, structure, control_variates = methods.resolve(method, structure, control_variates)
     options = chosen.all_options(options, tuple(signature(plan).parameters))
     N = post.num_data
     checks.random_key(key)
@@ -166,7 +166,7 @@ def moved(post: Posterior, near: Plan) -> Plan:
     theta = find_optimum(post)
     seen = under_prior(near.geometry, post)
     known = replace(seen, center=theta, gradient=mean_gradient(post, theta))
-    task = Task(methods.find(near.method), near.structure, dict(near.options), known, post)
+    task = Task(methods.METHODS[near.method], near.structure, dict(near.options), known, post)
     anchored = near.anchor
     if anchored is not None:
         slope = post.num_data * known.gradient

@@ -4,14 +4,17 @@ To add one, write its equation as a function of :mod:`ornstein.theory` and its r
 room; plan, runner, command line and the contract test find it by itself.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from types import MappingProxyType
+from typing import NamedTuple
 
 from ornstein._base import checks
+from ornstein._base.errors import InputError
 from ornstein.planning.methods import gaussian, langevin, sgd
 from ornstein.planning.methods.contract import Method, Setting, Tuned
 
-__all__ = ["METHODS", "Method", "Setting", "Tuned", "find"]
+__all__ = ["METHODS", "VARIANTS", "Method", "Setting", "Tuned", "Variant", "find", "resolve"]
 
 METHODS: Mapping[str, Method] = MappingProxyType(
     {method.name: method for method in (*sgd.METHODS, *langevin.METHODS, *gaussian.METHODS)}
@@ -19,6 +22,54 @@ METHODS: Mapping[str, Method] = MappingProxyType(
 """Every method by name."""
 
 
-def find(name: str) -> Method:
-    """The method of that name, or an error that lists them."""
-    return METHODS[checks.choice("method", name, tuple(METHODS))]
+class Variant(NamedTuple):
+    """A method, the structure of its gain and whether gradients are anchored; None: by default."""
+
+    method: Method
+    structure: str | None = None
+    control_variates: bool | None = None
+
+
+def _variants() -> Iterator[tuple[str, Variant]]:
+    for method in METHODS.values():
+        for structure in (None, *method.structures):
+            name = method.name if structure is None else f"{method.name}-{structure}"
+            yield name, Variant(method, structure)
+            if method.control_variates is not None:
+                other = not method.control_variates
+                yield f"{name}-{'cv' if other else 'plain'}", Variant(method, structure, other)
+
+
+VARIANTS: Mapping[str, Variant] = MappingProxyType(dict(_variants()))
+"""Every name under which a method is known, wherever one is named.
+
+``sgd`` is a method with the structure that suits, ``sgd-diagonal`` has a structure of its own, and
+``-cv`` or ``-plain`` says whether gradients are anchored where that is not the method's default.
+"""
+
+
+def find(name: str) -> Variant:
+    """The variant of that name, or an error that lists the methods and suggests the nearest."""
+    with suppress(KeyError, TypeError):
+        return VARIANTS[name]
+    raise InputError(
+        f"method={checks.shown(name)} is not known; choose one of {', '.join(METHODS)}, or one "
+        f"with a structure, such as 'sgd-diagonal'.{checks.nearest(name, VARIANTS)}"
+    )
+
+
+def resolve(
+    name: str, structure: str | None, control_variates: bool | None
+) -> tuple[Method, str | None, bool | None]:
+    """A method with what its name and the arguments say of it, which must not contradict."""
+    found = find(name)
+    given = {"structure": structure, "control_variates": control_variates}
+    for argument, value in given.items():
+        said = getattr(found, argument)
+        if value is not None and said not in (None, value):
+            raise InputError(
+                f"method={name!r} contradicts {argument}={checks.shown(value)}; use "
+                f"method={found.method.name!r} with it."
+            )
+    anchored = found.control_variates if control_variates is None else control_variates
+    return found.method, structure or found.structure, anchored
