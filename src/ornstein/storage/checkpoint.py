@@ -27,6 +27,7 @@ import numpy.typing as npt
 from ornstein._base import checks, multihost
 from ornstein._base.errors import CheckpointError, CheckpointWarning, InputError
 from ornstein.storage import records
+from ornstein.storage.codec import register
 from ornstein.storage.folders import claimed, part_of, write_file
 
 COMMAND = "command.orn"
@@ -35,6 +36,7 @@ _OURS = re.compile(r"(run-\d+|draws-\d+-\d+|end-\d+|command)\.orn|lock")
 _EVERY = 30.0
 
 
+@register
 class Saved(NamedTuple):
     """One chain: segments made, leaves of its state after them, pieces of draws so far."""
 
@@ -138,11 +140,7 @@ class Checkpoint:
             "run": self._run,
             "seconds": seconds,
             "chains": [
-                {
-                    "at": chain.at,
-                    "state": chain.state,
-                    "draws": chain.kept[old:],
-                }
+                chain._replace(kept=chain.kept[old:])
                 for chain, old in zip(chains, written, strict=True)
             ],
         }
@@ -327,20 +325,19 @@ def _unpacked(path: Path, content: bytes) -> Any:
         raise CheckpointError(f"{path} is unreadable: {error}") from None
 
 
-def _joined(path: Path, before: Saved, after: Mapping[str, Any], like: Saved) -> Saved:
+def _joined(path: Path, before: Saved, after: Any, like: Saved) -> Saved:
     """A chain with a block's draws added; its state must be like the example's."""
-    at, state, draws = after["at"], after["state"], after["draws"]
     fits = (
-        type(at) is int
-        and at >= before.at
-        and [(leaf.shape, leaf.dtype) for leaf in state]
+        isinstance(after, Saved)
+        and after.at >= before.at
+        and [(leaf.shape, leaf.dtype) for leaf in after.state]
         == [(leaf.shape, leaf.dtype) for leaf in like.state]
         and all(
             (piece.shape[1:], piece.dtype) == (example.shape[1:], example.dtype) and piece.ndim == 2
-            for piece in draws
+            for piece in after.kept
             for example in like.kept
         )
     )
     if not fits:
         raise CheckpointError(f"{path} does not fit this run")
-    return Saved(at, state, [*before.kept, *draws])
+    return after._replace(kept=[*before.kept, *after.kept])

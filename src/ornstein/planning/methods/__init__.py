@@ -50,11 +50,12 @@ VARIANTS: Mapping[str, Variant] = MappingProxyType(dict(_variants()))
 
 def find(name: str) -> Variant:
     """The variant of that name, or an error that lists the methods and suggests the nearest."""
+    known = dict(_variants())  # those registered since, too
     with suppress(KeyError, TypeError):
-        return VARIANTS[name]
+        return known[name]
     raise InputError(
         f"method={checks.shown(name)} is not known; choose one of {', '.join(METHODS)}, or one "
-        f"with a structure, such as 'sgd-diagonal'.{checks.nearest(name, VARIANTS)}"
+        f"with a structure, such as 'sgd-diagonal'.{checks.nearest(name, known)}"
     )
 
 
@@ -72,4 +73,4 @@ def resolve(
                 f"method={found.method.name!r} with it."
             )
     anchored = found.control_variates if control_variates is None else control_variates
-    return found.method, structure or found.structure, anchored
+    return found.method, found.structure if structure is None else structure, anchored
