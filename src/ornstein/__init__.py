@@ -24,19 +24,19 @@ from ornstein._base.errors import (
     UnstablePlanError,
 )
 from ornstein._base.version import __version__
-from ornstein.api.comparison import VARIANTS, compare
+from ornstein.api.comparison import compare
 from ornstein.api.learning import Learned, learn
 from ornstein.api.sampling import sample
 from ornstein.curvature.control_variates import Anchor
 from ornstein.curvature.estimation import geometry
 from ornstein.curvature.geometry import Geometry
 from ornstein.data import datasets
-from ornstein.data.on_disk import Stored
+from ornstein.data.on_disk import RowsOnDisk
 from ornstein.data.sources import open_rows
 from ornstein.hyper import CrossValidation, Evidence, Learning, cross_validate, evidence
 from ornstein.models.adapters import from_numpyro
 from ornstein.models.posterior import Posterior
-from ornstein.planning.methods import METHODS, Method
+from ornstein.planning.methods import METHODS, VARIANTS, Method
 from ornstein.planning.planner import plan
 from ornstein.planning.plans import Plan
 from ornstein.planning.tuning import tune
@@ -79,7 +79,7 @@ __all__ = [
     "Posterior",
     "Result",
     "Rows",
-    "Stored",
+    "RowsOnDisk",
     "TargetWarning",
     "UnstablePlanError",
     "__version__",

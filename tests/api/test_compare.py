@@ -11,7 +11,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 import ornstein as orn
-from ornstein.api.comparison import affordable
+from ornstein.api.comparison import DEFAULT, affordable
 from ornstein.cli import app
 from ornstein.data.datasets import Dataset
 from ornstein.experiments import figures
@@ -37,7 +37,16 @@ KEYS = {
 
 def test_what_is_measured_is_what_was_predicted() -> None:
     post = mild_regression(rows=4000)
-    names = ["sgd", "exact", "exact-cv", "averaged", "sgld", "sgfs-f", "bbvi", "laplace"]
+    names = [
+        "sgd-scalar",
+        "exact",
+        "exact-plain",
+        "averaged",
+        "sgld",
+        "sgfs-dense",
+        "bbvi",
+        "laplace",
+    ]
     found = orn.compare(post, names, batch_size=200, draws=2000)
     assert [entry.method for entry in found.entries] == names
     assert found.reference == "the exact posterior"
@@ -69,9 +78,9 @@ def test_nuts_as_the_reference() -> None:
 def test_a_method_that_diverges_is_a_note_not_an_end() -> None:
     X = np.column_stack([np.zeros(500), np.random.default_rng(0).normal(size=500)])
     post = orn.models.linear(X, X[:, 1])
-    found = orn.compare(post, ["sgd-f", "laplace"], batch_size=50, draws=20)
-    assert found["sgd-f"].measured_kl is None
-    assert "would diverge" in found["sgd-f"].note
+    found = orn.compare(post, ["sgd-dense", "laplace"], batch_size=50, draws=20)
+    assert found["sgd-dense"].measured_kl is None
+    assert "would diverge" in found["sgd-dense"].note
     assert found["laplace"].measured_kl is not None
     assert "would diverge" in str(found)
 
@@ -90,6 +99,26 @@ def test_a_method_that_diverges_is_a_note_not_an_end() -> None:
 def test_mistakes(options: dict[str, object], message: str) -> None:
     with pytest.raises(orn.InputError, match=message):
         orn.compare(regression(rows=50), **options)  # type: ignore[arg-type]
+
+
+def test_every_method_and_structure_has_a_name() -> None:
+    for method in orn.METHODS.values():
+        for structure in method.structures:
+            variant = orn.VARIANTS[f"{method.name}-{structure}"]
+            assert (variant.method, variant.structure) == (method, structure)
+    assert set(DEFAULT) <= set(orn.VARIANTS)
+    post = regression(rows=100)
+    assert orn.plan(post, "sgd-diagonal", batch_size=10).structure == "diagonal"
+    assert orn.plan(post, "exact", batch_size=10).control_variates
+    assert not orn.plan(post, "exact-plain", batch_size=10).control_variates
+    with pytest.raises(orn.InputError, match=r"contradicts structure='dense'.*method='sgd'"):
+        orn.plan(post, "sgd-diagonal", "dense")
+    with pytest.raises(orn.InputError, match="contradicts control_variates=True"):
+        orn.plan(post, "exact-plain", control_variates=True)
+    with pytest.raises(orn.InputError, match="Did you mean 'sgd-diagonal'"):
+        orn.plan(post, "sgd-diagonals")
+    with pytest.raises(orn.InputError, match=r"method=\[\] is not known"):
+        orn.plan(post, [])  # type: ignore[arg-type]
 
 
 def test_a_run_that_would_never_end_starts_in_stationarity() -> None:
@@ -139,7 +168,7 @@ def test_compare_a_table_from_the_command_line(tmp_path: Path) -> None:
 
 def test_table1_of_a_quick_method(dataset: Load, tmp_path: Path) -> None:
     dataset("wine")
-    methods = ("sgd-f", "sgfs-f", "laplace")
+    methods = ("sgd-dense", "sgfs-dense", "laplace")
     records = table1(tmp_path, Console(quiet=True), 2500, methods, ("wine",), progress=False)
     saved = json.loads((tmp_path / "table1.json").read_text())
     assert saved == json.loads(json.dumps(records))
@@ -151,7 +180,7 @@ def test_table1_of_a_quick_method(dataset: Load, tmp_path: Path) -> None:
 
 def test_bbvi_reaches_the_mean_field_optimum_on_wine(dataset: Load, tmp_path: Path) -> None:
     dataset("wine")
-    methods = ("bbvi", "bbvi-f")
+    methods = ("bbvi", "bbvi-dense")
     mean_field, full = table1(tmp_path, Console(quiet=True), 2500, methods, ("wine",), False)
     assert mean_field["predicted_kl"] == pytest.approx(14.82, abs=0.01)
     error = 3 * mean_field["mc_error"]
@@ -162,9 +191,9 @@ def test_bbvi_reaches_the_mean_field_optimum_on_wine(dataset: Load, tmp_path: Pa
 def test_figures_1_and_2(dataset: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     dataset("wine")
     monkeypatch.setattr(figures, "_COLUMNS", {"wine": "linear regression (wine)"})
-    monkeypatch.setattr(figures, "_ROWS", {"sgd-f": "full-rank SGD", "bbvi": "BBVI"})
+    monkeypatch.setattr(figures, "_ROWS", {"sgd-dense": "full-rank SGD", "bbvi": "BBVI"})
     records = figures.figure1(tmp_path, Console(quiet=True), draws=500, progress=False)
-    assert [record["method"] for record in records] == ["sgd-f", "bbvi"]
+    assert [record["method"] for record in records] == ["sgd-dense", "bbvi"]
     ratio = np.array(records[0]["measured_cov"]) / np.array(records[0]["posterior_cov"])
     assert np.all(np.abs(np.diag(ratio) - 1) < 0.3)
     squeezed = np.array(records[1]["measured_cov"]) / np.array(records[1]["posterior_cov"])
@@ -191,9 +220,9 @@ def test_table1_keeps_its_promises(dataset: Load, tmp_path: Path, data: str) -> 
     records = table1(tmp_path, Console(quiet=True), 2500, METHODS, (data,), progress=False)
     found = {record["method"]: record for record in records}
     bound = {"wine": 0.03, "skin": 0.005, "protein": 0.03}[data]
-    for method in ("sgd-f", "exact", "sgfs-f"):
+    for method in ("sgd-dense", "exact-plain", "sgfs-dense"):
         assert found[method]["measured_kl"] <= bound
-    for method in ("sgd", "sgd-d", "sgfs-d", "sgld", "sgld-paper"):
+    for method in ("sgd-scalar", "sgd-diagonal", "sgfs-diagonal", "sgld", "sgld-paper"):
         record = found[method]
         assert record["divergence_from_prediction"] < 3 * record["prediction_floor"] + 0.002
         if data == "protein" and method != "sgld-paper":
@@ -202,4 +231,4 @@ def test_table1_keeps_its_promises(dataset: Load, tmp_path: Path, data: str) -> 
     mean_field = found["bbvi"]
     allowed = 0.1 + 3 * mean_field["mc_error"]
     assert abs(mean_field["measured_kl"] - mean_field["predicted_kl"]) < allowed
-    assert found["bbvi-f"]["measured_kl"] <= 0.1
+    assert found["bbvi-dense"]["measured_kl"] <= 0.1

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from ornstein.planning.plan_record import from_record, to_record
 
 import ornstein as orn
 from ornstein import theory
@@ -17,7 +18,6 @@ from ornstein.curvature.structures.per_class import PerClassDeviations
 from ornstein.data.batches import weights_of
 from ornstein.linalg.bases import ClassBasis
 from ornstein.linalg.operators import AlongBasis, AlongDual, Dense
-from ornstein.planning.plan_record import from_record, to_record
 from ornstein.results import plots
 from ornstein.sampling import restarts
 from support.montecarlo import Floats, assert_covariance
@@ -302,7 +302,7 @@ def test_rows_may_stay_on_disk(tmp_path: Path) -> None:
     rows, labels = (orn.open_rows(tmp_path / f"{name}.npy") for name in "Xy")
     stored = orn.models.softmax(rows, labels)
     plans = [orn.plan(post, batch_size=200) for post in (stored, orn.models.softmax(X, y))]
-    assert stored.stored
+    assert stored.on_disk
     assert plans[0].structure == "per-class"
     np.testing.assert_allclose(plans[0].predicted_trace, plans[1].predicted_trace, rtol=1e-6)
     result = orn.sample(stored, plans[0], draws=200, dispersion=1.0)

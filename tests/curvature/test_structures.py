@@ -21,10 +21,12 @@ from ornstein.curvature.structures.dense import DenseDeviations
 from ornstein.linalg.bases import AnyArray, Basis
 from ornstein.linalg.operators import Dense
 from ornstein.models.posterior import Posterior
+from ornstein.storage import codec
 from support.problems import softmax_table, zoo
 from support.sizes import set_limits
 
 
+@codec.register
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class TwoRotations(Basis):

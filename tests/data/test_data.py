@@ -10,13 +10,13 @@ from ornstein._base.types import PyTree
 from ornstein.data.batches import (
     Batches,
     Order,
-    Reader,
     _prime_from,
     _walks,
     distinct_rows,
     multiplicity_of,
     weights_of,
 )
+from ornstein.data.readers import Reader
 
 ENTROPY = (3, 4)
 
@@ -31,9 +31,9 @@ def lay_out(batches: Batches, rows: PyTree, rows_last: bool = False) -> tuple[Re
 def order_of(
     batches: Batches, entropy: tuple[int, ...], chain: int, segment: int, steps: int
 ) -> Order:
-    """One reading order, made with its neighbours."""
-    out = np.empty((30, batches.order_length(steps)), np.int32)
-    batches.orders(entropy, chain, range(segment, segment + 30), steps, out)
+    """One permutation, made with the next ones."""
+    out = np.empty((30, batches.permutation_length(steps)), np.int32)
+    batches.write_permutations(entropy, chain, range(segment, segment + 30), steps, out)
     return out[0]
 
 
@@ -60,7 +60,7 @@ def test_an_epoch_reads_every_row_once(steps: int) -> None:
     seen = []
     for segment in range(40):
         order = order_of(batches, ENTROPY, 0, segment, steps)
-        assert len(order) == batches.order_length(steps)
+        assert len(order) == batches.permutation_length(steps)
         phase = batches.phase(segment, steps)
         positions = batches.positions(jax.random.key(0), 0, steps, phase)
         arranged = reader.arrange(rows, jnp.asarray(order))
@@ -73,12 +73,12 @@ def test_an_epoch_reads_every_row_once(steps: int) -> None:
 def test_orders_depend_on_key_chain_and_segment_alone() -> None:
     batches = Batches("windows", num_data=5000, batch_size=5)
     first = order_of(batches, ENTROPY, 1, 2, 100)
-    many = np.empty((30, batches.order_length(100)), np.int32)
-    batches.orders(ENTROPY, 1, range(30), 100, many)
+    many = np.empty((30, batches.permutation_length(100)), np.int32)
+    batches.write_permutations(ENTROPY, 1, range(30), 100, many)
     assert np.array_equal(first, many[2])
     others = [((3, 5), 1, 2), (ENTROPY, 0, 2), (ENTROPY, 1, 3)]
     assert all(not np.array_equal(first, order_of(batches, *other, 100)) for other in others)
-    assert len(first) == batches.order_length(100)
+    assert len(first) == batches.permutation_length(100)
     assert np.array_equal(first[-5:], first[:5])
     assert sorted(first[:5000]) == list(range(5000))
     shuffle, other = batches.shuffle(ENTROPY), batches.shuffle((3, 5))
@@ -91,7 +91,7 @@ def test_orders_depend_on_key_chain_and_segment_alone() -> None:
 @pytest.mark.parametrize("left", [0, 5])
 @pytest.mark.parametrize("rows_last", [False, True])
 def test_long_tables_are_walked_line_by_line(left: int, rows_last: bool) -> None:
-    """Every row once, in lines of sixteen neighbours, the lines in another order every time."""
+    """Every row once, in blocks of sixteen, the blocks in another order every time."""
     N = 2**19 + left
     batches = Batches("windows", num_data=N, batch_size=100)
     host = {"x": np.arange(2 * N).reshape(N, 2), "y": np.arange(N)}
@@ -101,7 +101,7 @@ def test_long_tables_are_walked_line_by_line(left: int, rows_last: bool) -> None
     place, seen = np.argsort(shuffle), []
     for segment in range(2):
         order = order_of(batches, ENTROPY, 0, segment, 10)
-        assert len(order) == batches.order_length(10)
+        assert len(order) == batches.permutation_length(10)
         arranged = reader.arrange(laid, jnp.asarray(order))
         y = np.asarray(arranged["y"])
         x = np.asarray(arranged["x"].T if rows_last else arranged["x"])

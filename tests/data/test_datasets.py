@@ -19,8 +19,8 @@ import numpy.typing as npt
 import pytest
 
 from ornstein.data import datasets
-from ornstein.data.datasets import Dataset, DatasetError, _parse
-from ornstein.data.datasets._catalogue import SPECS
+from ornstein.data.datasets import Dataset, DatasetError, parsing
+from ornstein.data.datasets.catalogue import SPECS
 from support.publisher import (
     HTML,
     NAMES,
@@ -87,7 +87,7 @@ def test_published_data_load_and_match_the_originals_layout(published: str, tmp_
     names = {key: value for key, value in whole.items() if key.endswith("name") or "names" in key}
     for file, content in originals(spec, head).items():
         (tmp_path / file).write_bytes(content)
-    same(_parse.parse([tmp_path / file for file in spec.files], spec), head | names)
+    same(parsing.parse([tmp_path / file for file in spec.files], spec), head | names)
 
 
 # Downloads that succeed.

@@ -15,7 +15,7 @@ from ornstein.curvature import block_noise
 from ornstein.data import prefetch
 from ornstein.data.batches import Batches
 from ornstein.data.on_disk import ahead
-from ornstein.data.prefetch import Feed
+from ornstein.data.prefetch import Prefetch
 from support.checkpoints_kept import sittings
 from support.disk_tables import ROWS, npy, parquet, rows
 from support.montecarlo import assert_covariance, rejects_covariance
@@ -28,15 +28,15 @@ from support.montecarlo import assert_covariance, rejects_covariance
 def test_every_row_of_a_shard_is_equally_likely(tmp_path: Path, scheme: str, shards: int) -> None:
     N, steps = 1001, 600
     data = {"x": orn.open_rows(npy(tmp_path, rows(N)))}
-    feed = Feed(Batches(scheme, N, 32), data, lambda r: r, (1, 2), shards)
-    assert prefetch.neighbours(data) > 1
+    feed = Prefetch(Batches(scheme, N, 32), data, lambda r: r, (1, 2), shards)
+    assert prefetch.rows_per_block(data) > 1
     seen = [feed.numbers(c, s, steps, 0) for c in range(2) for s in range(10)]
     assert seen[0].shape == (steps, 32 // shards)
     counts = np.bincount(np.concatenate(seen).ravel(), minlength=N)
     assert not counts[N // shards :].any()
     inside = counts[: N // shards]
     # Rows of a block come together: so many counts are independent.
-    free = len(inside) // (prefetch.neighbours(data) if scheme == "blocks" else 1)
+    free = len(inside) // (prefetch.rows_per_block(data) if scheme == "blocks" else 1)
     assert inside.var() / inside.mean() < scipy.stats.chi2.isf(1e-4, free) / free
     expected = len(seen) * steps * 32 / shards / len(inside)
     assert inside.mean() == pytest.approx(expected)
@@ -44,7 +44,7 @@ def test_every_row_of_a_shard_is_equally_likely(tmp_path: Path, scheme: str, sha
 
 def test_rows_depend_on_key_chain_segment_and_shard_alone(tmp_path: Path) -> None:
     data = {"x": orn.open_rows(npy(tmp_path, rows()))}
-    feed = Feed(Batches("blocks", ROWS, 16), data, lambda r: r, (1, 2), 4)
+    feed = Prefetch(Batches("blocks", ROWS, 16), data, lambda r: r, (1, 2), 4)
     whole = feed.rows(3, 5, 10)["x"]
     assert whole.shape == (10, 16, 4)
     halves = [feed.rows(3, 5, 10, part)["x"] for part in (range(2), range(2, 4))]
@@ -58,7 +58,7 @@ def test_blocks_of_rows_in_no_order_are_no_noisier(tmp_path: Path) -> None:
     array = rows(4000, 1)
     data = {"x": orn.open_rows(npy(tmp_path, array))}
     batches = Batches("blocks", 4000, 20)
-    feed = Feed(batches, data, lambda r: r, (7,))
+    feed = Prefetch(batches, data, lambda r: r, (7,))
     means = np.concatenate([feed.rows(0, s, 50)["x"].mean(axis=(1, 2))[None] for s in range(400)])
     centred = means - array.mean()
     assert centred.var() * 20 / array.var() == pytest.approx(
@@ -112,8 +112,8 @@ def test_the_plan_is_that_of_rows_in_memory(
     dataset: Callable[[str], Any], tmp_path: Path, kind: str
 ) -> None:
     memory, disk = stored_pair(dataset, tmp_path, kind)
-    assert disk.stored
-    assert not memory.stored
+    assert disk.on_disk
+    assert not memory.on_disk
     there = orn.plan(memory, batches="independent")
     here = orn.plan(disk)
     assert here.batches.scheme == "blocks"
@@ -161,7 +161,7 @@ def test_a_model_of_ones_own_over_rows_on_disk(tmp_path: Path) -> None:
         log_likelihood, lambda theta: -0.5 * (theta**2).sum(), data, init=np.zeros(3)
     )
     result = orn.sample(post, draws=800, dtype="float64")
-    assert post.stored
+    assert post.on_disk
     exact = np.linalg.inv(array.T.astype(float) @ array + np.eye(3))
     np.testing.assert_allclose(np.asarray(result.plan.predicted_cov), exact, rtol=1e-6)
     assert_covariance(result.flat, result.plan.center, result.plan.predicted_cov)

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import ornstein as orn
-from ornstein.data.on_disk import on_disk
+from ornstein.data.on_disk import map_as_rows
 from support.disk_tables import ROWS, npy, opened, parquet, rows
 
 # Opening
@@ -52,21 +52,21 @@ def test_some_columns_of_a_file(tmp_path: Path) -> None:
 def test_memory_maps_stay_on_disk_and_views_of_them_are_arrays(tmp_path: Path) -> None:
     array = rows()
     mapped = np.load(npy(tmp_path, array), mmap_mode="r")
-    assert isinstance(on_disk(mapped), orn.Stored)
-    assert np.array_equal(on_disk(mapped)[5:9], array[5:9])
-    assert not isinstance(on_disk(mapped[10:]), orn.Stored)
-    assert not isinstance(on_disk(mapped.T), orn.Stored)
+    assert isinstance(map_as_rows(mapped), orn.RowsOnDisk)
+    assert np.array_equal(map_as_rows(mapped)[5:9], array[5:9])
+    assert not isinstance(map_as_rows(mapped[10:]), orn.RowsOnDisk)
+    assert not isinstance(map_as_rows(mapped.T), orn.RowsOnDisk)
     post = orn.models.linear(mapped, array[:, 0])
-    assert post.stored
-    assert not orn.models.linear(mapped[:, :2], array[:, 0]).stored
+    assert post.on_disk
+    assert not orn.models.linear(mapped[:, :2], array[:, 0]).on_disk
 
 
 BAD_FILES: dict[str, tuple[Callable[[Path], Path], dict[str, Any], str]] = {
     "nowhere": (lambda p: p / "gone.npy", {}, "does not exist"),
     "text": (lambda p: _text(p / "rows.csv"), {}, "neither a .npy file nor Parquet"),
-    "no npy": (lambda p: _text(p / "rows.npy"), {}, "can not be opened"),
-    "truncated": (lambda p: _cut(npy(p, rows())), {}, "can not be opened"),
-    "objects": (lambda p: npy(p, np.array([{}, {}])), {}, "can not be opened"),
+    "no npy": (lambda p: _text(p / "rows.npy"), {}, "cannot be opened"),
+    "truncated": (lambda p: _cut(npy(p, rows())), {}, "cannot be opened"),
+    "objects": (lambda p: npy(p, np.array([{}, {}])), {}, "cannot be opened"),
     "words": (lambda p: npy(p, np.array(["a", "b"])), {}, "must hold numbers"),
     "by columns": (lambda p: npy(p, np.asfortranarray(rows())), {}, "by columns"),
     "three axes": (lambda p: npy(p, np.zeros((2, 2, 2))), {}, "one or two axes"),
@@ -74,7 +74,7 @@ BAD_FILES: dict[str, tuple[Callable[[Path], Path], dict[str, Any], str]] = {
     "far column": (lambda p: npy(p, rows()), {"columns": [0, 4]}, "from 0 to 3"),
     "named column": (lambda p: npy(p, rows()), {"columns": "a"}, "columns must be numbers"),
     "empty folder": (lambda p: p, {}, "holds no .parquet files"),
-    "no parquet": (lambda p: _text(p / "rows.parquet"), {}, "can not be read as Parquet"),
+    "no parquet": (lambda p: _text(p / "rows.parquet"), {}, "cannot be read as Parquet"),
     "misspelt": (lambda p: parquet(p, rows()), {"columns": ["c00"]}, "no column 'c00'.*c0"),
     "numbered": (lambda p: parquet(p, rows()), {"columns": [1]}, "go by name"),
     "nothing": (lambda p: parquet(p, rows()), {"columns": []}, "columns is empty"),

@@ -274,14 +274,14 @@ def test_folders_keep_what_was_fitted(tmp_path: Path, name: str) -> None:
     model.save(tmp_path / "model", overwrite=True)
 
 
-@pytest.mark.parametrize("name", ["estimator.json", "draws.nc", "stream.nc"])
+@pytest.mark.parametrize("name", ["estimator.json", "draws.nc", "stream.orn"])
 def test_damaged_folders_are_refused(tmp_path: Path, name: str) -> None:
     X, y = table(40)
     path = BayesianLinearRegressor(**QUICK).fit(X, y).save(tmp_path / "model") / name
     whole = path.read_bytes()
     for damage in (b"", whole[: len(whole) // 2], b"{}", bytes(64)):
         path.write_bytes(damage)
-        with pytest.raises(orn.InputError, match="is damaged"):
+        with pytest.raises(orn.InputError, match=r"is damaged|version None"):
             orn.estimators.load(tmp_path / "model")
     path.unlink()
     with pytest.raises(orn.InputError, match=f"it has no {name}"):

@@ -114,7 +114,7 @@ def test_T2_X7_long_tables_have_the_predicted_covariance() -> None:
     """Sixteen rows of them stay together; some are left over; a short run has few orders."""
     post = regression(rows=2**19 + 5)
     plan = orn.plan(post, batch_size=2**14, batches="windows", control_variates=False)
-    assert plan.batches.line == 16
+    assert plan.batches.block == 16
     result = orn.sample(post, plan, key=5, draws=600)
     assert_covariance(result.flat, plan.center, plan.predicted_cov)
     assert rejects_covariance(result.flat, plan.center, 1.3 * plan.predicted_cov)

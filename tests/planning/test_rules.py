@@ -31,9 +31,9 @@ from ornstein.planning.rules import (
     Momentum,
     Rule,
     Running,
-    from_record,
     register,
 )
+from ornstein.storage import codec
 from support import method_contract
 from support.montecarlo import Floats, assert_covariance, rejects_covariance
 from support.problems import regression
@@ -106,15 +106,9 @@ def tune_half_steps(setting: Setting) -> Tuned:
 
 @pytest.fixture(scope="module", autouse=True)
 def half_steps() -> Iterator[None]:
-    methods.register(
-        Method(
-            "half_steps",
-            "SGD in pairs of half steps",
-            {"dense": ("X2 in half steps", tune_half_steps)},
-        )
-    )
-    yield
-    methods.unregister("half_steps")
+    recipe = {"dense": ("X2 in half steps", tune_half_steps)}
+    with methods.registered(Method("half_steps", "SGD in pairs of half steps", recipe)):
+        yield
 
 
 @pytest.mark.parametrize("check", method_contract.CHECKS)
@@ -133,10 +127,9 @@ def test_a_custom_rule_is_planned_exactly_and_printed() -> None:
 def test_names_are_taken_once() -> None:
     with pytest.raises(orn.InputError, match="'half_steps' is registered already"):
         register(HalfSteps)
-    with pytest.raises(orn.InputError, match="'sgd' is registered already"):
-        methods.register(orn.METHODS["sgd"])
-    with pytest.raises(orn.InputError, match="no update rule 'nobody'"):
-        from_record({"name": "nobody"})
+    twice = methods.registered(orn.METHODS["sgd"])
+    with pytest.raises(orn.InputError, match="'sgd' is registered already"), twice:
+        pass
 
 
 # Every rule ---------------------------------------------------------------------------------------
@@ -298,7 +291,7 @@ def test_kernels_keep_the_fields_convention(name: str) -> None:
 def test_rules_survive_json(name: str) -> None:
     _, plan = planned(name)
     assert plan.rule.name == name
-    kept = from_record(json.loads(plan.to_json())["rule"])
+    kept = codec.decode(json.loads(plan.to_json())["rule"])
     assert type(kept) is type(plan.rule)
     same(kept, plan.rule)
 

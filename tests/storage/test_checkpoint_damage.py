@@ -73,12 +73,14 @@ def test_every_damaged_file_is_refused_or_left_behind(
             before = contents(folder)
             if name == "run-0.orn":
                 with pytest.raises(
-                    orn.CheckpointError, match=r"run-0\.orn is no use: .*start anew"
+                    orn.CheckpointError, match=r"run-0\.orn is unreadable: .*start again"
                 ):
                     call(folder)
                 assert contents(folder) == before
                 continue
-            with pytest.warns(orn.CheckpointWarning, match=rf"{name} is no use: .*Going on from"):
+            with pytest.warns(
+                orn.CheckpointWarning, match=rf"{name} is unreadable: .*Resuming from"
+            ):
                 found = call(folder)
             assert np.array_equal(found.flat, whole.flat)
             assert np.array_equal(call(folder).flat, whole.flat)
@@ -95,7 +97,7 @@ def test_missing_files_are_made_good(stopped: Path, whole: orn.Result, tmp_path:
         elif name == "draws-0-00003.orn":
             assert np.array_equal(call(folder).flat, whole.flat)
         else:
-            with pytest.warns(orn.CheckpointWarning, match="No such file.*Going on from"):
+            with pytest.warns(orn.CheckpointWarning, match="No such file.*Resuming from"):
                 found = call(folder)
             assert np.array_equal(found.flat, whole.flat)
 
@@ -134,7 +136,7 @@ def test_draws_that_do_not_fit_are_left_behind(
     path = tmp_path / "run" / "draws-0-00002.orn"
     record = records.unpack(path.read_bytes())
     path.write_bytes(records.pack({**record, **change}))
-    with pytest.warns(orn.CheckpointWarning, match="Going on from checkpoint 1"):
+    with pytest.warns(orn.CheckpointWarning, match="Resuming from checkpoint 1"):
         found = call(tmp_path / "run")
     assert np.array_equal(found.flat, whole.flat)
 
@@ -163,7 +165,7 @@ def test_a_disk_that_fails_at_any_call_loses_nothing(
         if calls[0] < number:
             break
         assert "could not be written: No space left" in said
-        assert "goes on from" in said
+        assert "resumes from" in said
         assert not list(folder.glob(".*"))
         assert np.array_equal(call(folder).flat, whole.flat)
     assert 5 < number < 99
@@ -185,7 +187,7 @@ def test_a_full_disk_and_a_folder_that_is_shut(tmp_path_factory: pytest.TempPath
     assert said[-2].startswith("CheckpointError: ")
     assert "could not be written: File too large" in said[-2]
     assert said[-1].startswith("CheckpointError: ")
-    assert "can not be written to: Permission denied" in said[-1]
+    assert "cannot be written to: Permission denied" in said[-1]
     assert list(shut.iterdir()) == []
     assert "run-0.orn" in contents(folder)
     post = regression(rows=240)

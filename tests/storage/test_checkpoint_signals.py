@@ -81,7 +81,7 @@ def test_ctrl_c_keeps_what_was_drawn_and_says_how_to_go_on(
     code, said, err = child_process.finish(running)
     assert (code, err) == (0, "")
     assert said[-1].startswith("KeyboardInterrupt: interrupted after")
-    assert f"checkpoint={str(folder)!r}, goes on" in said[-1]
+    assert f"checkpoint={str(folder)!r}, resumes" in said[-1]
     assert sorted(path.name for path in folder.iterdir()) == ["draws-0-00001.orn", "run-0.orn"]
     assert (folder / "draws-0-00001.orn").stat().st_size > 10_000
     found = orn.sample(regression(rows=240), checkpoint=folder, **child_process.RUN)
@@ -106,7 +106,7 @@ def test_ctrl_c_without_a_checkpoint_returns_the_draws_so_far(
         yield report
 
     whole = orn.sample(post, **child_process.RUN)
-    monkeypatch.setattr("ornstein.api.bar", lambda *_: opened)
+    monkeypatch.setattr("ornstein.api.sampling.bar", lambda *_: opened)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.warns(orn.InterruptWarning, match="interrupted after"):

@@ -34,7 +34,7 @@ def test_what_goes_in_comes_out() -> None:
 
 def test_a_record_can_be_read_by_eye() -> None:
     first, second, _ = records.pack({"draws": 3, "at": np.zeros(2)}).split(b"\n", 2)
-    assert first.startswith(b"ornstein-record 1 ")
+    assert first.startswith(b"ornstein-record 2 ")
     assert json.loads(second)["value"]["draws"] == 3
 
 
@@ -51,10 +51,10 @@ def test_every_flipped_byte_and_every_cut_is_seen() -> None:
         records.unpack(whole + b"\0")
 
 
-def test_a_later_format_is_named() -> None:
+def test_another_format_is_named() -> None:
     whole = records.pack(1)
-    with pytest.raises(orn.CheckpointError, match=r"format is '2'.*reads 1"):
-        records.unpack(whole.replace(b"record 1 ", b"record 2 ", 1))
+    with pytest.raises(orn.CheckpointError, match=r"format is '1'.*reads 2"):
+        records.unpack(whole.replace(b"record 2 ", b"record 1 ", 1))
 
 
 HEADERS: list[Any] = [
@@ -74,19 +74,19 @@ HEADERS: list[Any] = [
 @pytest.mark.parametrize("header", HEADERS)
 def test_a_record_that_makes_no_sense_is_refused_though_its_checksum_fits(header: Any) -> None:
     body = json.dumps(header).encode() + b"\n"
-    content = b"ornstein-record 1 %s\n%s" % (records.digest(body).encode(), body)
-    with pytest.raises(orn.CheckpointError, match="no sense"):
+    content = b"ornstein-record 2 %s\n%s" % (records.digest(body).encode(), body)
+    with pytest.raises(orn.CheckpointError, match="content is damaged"):
         records.unpack(content)
 
 
 def test_nested_without_end() -> None:
     body = b'{"arrays": [], "value": ' + b"[" * 100_000 + b"]" * 100_000 + b"}\n"
-    content = b"ornstein-record 1 %s\n%s" % (records.digest(body).encode(), body)
-    with pytest.raises(orn.CheckpointError, match="no sense"):
+    content = b"ornstein-record 2 %s\n%s" % (records.digest(body).encode(), body)
+    with pytest.raises(orn.CheckpointError, match="content is damaged"):
         records.unpack(content)
 
 
-@pytest.mark.parametrize("value", [object(), {1: 2}, {"$array": 0}, np.array(["a"]), {1, 2}])
+@pytest.mark.parametrize("value", [object(), np.array(["a"]), {1, 2}, b"x", 1j])
 def test_only_numbers_and_texts_are_kept(value: Any) -> None:
     with pytest.raises(TypeError):
         records.pack(value)

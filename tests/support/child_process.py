@@ -37,6 +37,8 @@ def start(*words: str, **options: Any) -> subprocess.Popen[str]:
     command = [sys.executable, __file__, json.dumps({"words": words, **options}, default=str)]
     # A cache of compiled code would be written under the limits that a child sets itself.
     alone = {k: v for k, v in os.environ.items() if k != "JAX_COMPILATION_CACHE_DIR"}
+    tests = str(Path(__file__).parents[1])  # where the children find this package
+    alone["PYTHONPATH"] = os.pathsep.join([tests, *sys.path[1:]])
     return subprocess.Popen(
         command,
         stdout=subprocess.PIPE,
@@ -125,7 +127,7 @@ def main() -> None:
     jax.config.update("jax_enable_x64", True)  # as in the parent
     signal.signal(signal.SIGINT, signal.default_int_handler)  # not inherited from a background job
     words = options.pop("words")
-    _announce("ornstein.api", options.pop("pause", 0.0))
+    _announce("ornstein.api.sampling", options.pop("pause", 0.0))
     if words:
         from ornstein.cli import main as command
 

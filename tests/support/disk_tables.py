@@ -35,6 +35,6 @@ def parquet(folder: Path, array: Floats, files: int = 3, group: int = 300) -> Pa
     return place
 
 
-def opened(folder: Path, array: Floats, kind: str) -> orn.Stored:
+def opened(folder: Path, array: Floats, kind: str) -> orn.RowsOnDisk:
     """The rows of an array, on disk."""
     return orn.open_rows(npy(folder, array) if kind == "npy" else parquet(folder, array))

@@ -16,7 +16,7 @@ import pytest
 
 from ornstein.data import datasets
 from ornstein.data.datasets import DatasetError, Spec
-from ornstein.data.datasets._catalogue import Delimited, Split
+from ornstein.data.datasets.catalogue import Delimited, Split
 
 Arrays = dict[str, npt.NDArray[Any]]
 NAMES = ("wine", "protein", "skin", "mnist", "covertype")

@@ -1,10 +1,11 @@
 """NumPy constants that a user's function captures, turned into arguments.
 
-JAX (seen in 0.10) remembers the device form of a captured NumPy array by the array's identity
-alone: met again in the other precision it keeps its old dtype, and tracing fails. As arguments the
-constants follow the precision of the call, and the user's own arrays are never touched.
+JAX (still so in 0.10.2) remembers the device form of a captured NumPy array by the array's identity
+alone. Planning runs in double precision and a loop in single: an array that both meet keeps the
+dtype of the first, and tracing or compiling fails. As arguments the constants follow the precision
+of the call, and the user's own arrays are never touched.
 
-Seen are arrays in closures, defaults, partials and module globals, also inside lists, tuples,
+Arrays are found in closures, defaults, partials and module globals, also inside lists, tuples,
 dicts and objects' attributes, and through functions of the same module. Whole numbers stay
 constants, since they may be shapes or indices, but as copies of at most 32 bits.
 """
@@ -59,7 +60,7 @@ class _Rebuild:
         return self.instance(value)
 
     def function(self, function: Any) -> Any:
-        """A copy of a function; what it is not known how to copy stays as it is."""
+        """A copy of a function; what cannot be copied stays as it is."""
         if id(function) in self.made:
             return self.made[id(function)]
         if isinstance(function, partial):

@@ -18,11 +18,11 @@ class OptimumError(OrnsteinError, RuntimeError):
 
 
 class CheckpointError(OrnsteinError, RuntimeError):
-    """A checkpoint cannot be written, or holds nothing that can be used; the message says why."""
+    """A checkpoint cannot be written, or nothing in it can be read; the message says why."""
 
 
 class CheckpointWarning(RuntimeWarning):
-    """Part of a checkpoint is damaged, and the run goes on from an earlier one."""
+    """Part of a checkpoint is damaged, and the run resumes from an earlier one."""
 
 
 class InterruptWarning(RuntimeWarning):

@@ -14,7 +14,7 @@ import numpy as np
 
 from ornstein._base.types import Array
 
-_ODD = 0x9E3779B9  # the golden ratio's fraction: neighbours start far apart
+_ODD = 0x9E3779B9  # the golden ratio's fraction: successive counters start far apart
 
 
 def words(key: Array, shape: tuple[int, ...]) -> Array:

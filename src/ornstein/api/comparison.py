@@ -1,9 +1,8 @@
-"""Every method on one posterior: what it predicts, what it shows, what it costs."""
+"""Every method on one posterior: what was predicted, what was measured, what it costs."""
 
 import math
 from collections.abc import Iterable, Mapping
 from time import perf_counter
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +14,7 @@ from ornstein._base.types import Key, Vector
 from ornstein.api.sampling import sample_whole
 from ornstein.linalg.operators import as_matrix
 from ornstein.models.posterior import Posterior
+from ornstein.planning.methods import find
 from ornstein.planning.planner import plan as make_plan
 from ornstein.planning.plans import Plan
 from ornstein.results.comparison import Comparison, Entry
@@ -26,41 +26,14 @@ _MOST_ROWS = 6e9  # row visits of all chains together; beyond, a run is cut shor
 _FEWEST_DRAWS = 250  # a chain, of a run that is cut short
 _MANY_CHAINS = 2000  # started in stationarity, where even that is too long
 _SHORT_RUN = 20_000  # steps of each, at most
-_RELAXED = 3  # relaxation times after which a direction counts as its own
+_RELAXED = 3  # relaxation times after which a direction has forgotten its start
 
 
-class Variant(NamedTuple):
-    """A method, the structure of its gain, and its options."""
-
-    method: str
-    structure: str | None = None
-    options: Mapping[str, Any] = MappingProxyType({})
-
-
-_PLAIN = MappingProxyType({"control_variates": False})
-VARIANTS: Mapping[str, Variant] = MappingProxyType(
-    {
-        "sgd": Variant("sgd", "scalar"),
-        "sgd-d": Variant("sgd", "diagonal"),
-        "sgd-f": Variant("sgd", "dense"),
-        "sgd-sqrt": Variant("sgd", "sqrt"),
-        "exact": Variant("exact", "dense", _PLAIN),
-        "exact-cv": Variant("exact", "dense"),
-        "momentum": Variant("momentum", "dense"),
-        "averaged": Variant("averaged", "dense"),
-        "sgld": Variant("sgld", "scalar"),
-        "sgfs-d": Variant("sgfs", "diagonal"),
-        "sgfs-f": Variant("sgfs", "dense"),
-        "sghmc": Variant("sghmc", "dense"),
-        "bbvi": Variant("bbvi", "diagonal"),
-        "bbvi-f": Variant("bbvi", "dense"),
-        "laplace": Variant("laplace", "dense"),
-        "nuts": Variant("nuts", "dense"),
-    }
+DEFAULT = (
+    *("sgd-scalar", "sgd-diagonal", "sgd-dense", "sgd-sqrt", "exact-plain", "exact", "momentum"),
+    *("averaged", "sgld", "sgfs-diagonal", "sgfs-dense", "sghmc", "bbvi", "bbvi-dense", "laplace"),
 )
-"""The names under which methods are compared: -d is a diagonal, -f a full gain."""
-
-DEFAULT = tuple(name for name in VARIANTS if name != "nuts")
+"""What is compared unless it is said."""
 
 
 def compare(
@@ -75,7 +48,7 @@ def compare(
     progress: bool | None = None,
     options: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Comparison:
-    """Run several methods on one posterior and compare what they predicted, show and cost.
+    """Run several methods on one posterior; compare prediction, measurement and cost.
 
     A run that would visit too many rows keeps fewer draws; where even 250 a chain are too many,
     2,000 chains are started from the predicted covariance and run up to 20,000 steps each:
@@ -86,7 +59,7 @@ def compare(
     post
         The posterior.
     methods
-        Names out of ``ornstein.VARIANTS``.
+        Names out of ``ornstein.VARIANTS``, such as ``exact`` or ``sgd-diagonal``.
     batch_size
         Rows per minibatch; every method's own default if not given.
     draws, chains
@@ -112,9 +85,9 @@ def compare(
     if not names:
         raise InputError("methods is empty; name some, or leave it out for all.")
     for name in names:
-        checks.choice("methods", name, tuple(VARIANTS))
+        find(name)
     if len(set(names)) < len(names):
-        raise InputError("methods names one twice.")
+        raise InputError("methods names one method twice.")
     for name in options or {}:
         checks.choice("options", name, tuple(names))
     checks.choice("reference", reference, ("laplace", "nuts"))
@@ -167,11 +140,10 @@ def run_one(
     dtype: str | None,
     progress: bool | None = False,
 ) -> tuple[Entry, Result | None]:
-    """Plan and run one method; what can not be planned or run is said in the note."""
-    variant = VARIANTS[name]
+    """Plan and run one method; what cannot be planned or run is said in the note."""
     began = perf_counter()
     try:
-        plan = make_plan(post, variant.method, variant.structure, **{**variant.options, **given})
+        plan = make_plan(post, name, **given)
     except OrnsteinError as error:
         return Entry(name, note=str(error), seconds=perf_counter() - began), None
     planning = perf_counter() - began

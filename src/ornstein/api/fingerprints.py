@@ -1,7 +1,6 @@
 """What a run was given, in a form that can be kept and compared."""
 
 import platform
-from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -11,47 +10,38 @@ import numpy.typing as npt
 from ornstein._base import multihost
 from ornstein._base.types import PyTree, Vector
 from ornstein.curvature.row_sums import joint_losses
-from ornstein.data.on_disk import Stored, ahead
+from ornstein.data.on_disk import RowsOnDisk, ahead
 from ornstein.models.posterior import Posterior
 from ornstein.storage.records import digest
 
 _DRAWS = "4"  # raised where a key gives other draws than before
 _PIECE_ROWS = 2**18  # read at once
-_LOOKS = 4  # rows and prior are looked at, to tell models apart
+_FIRST = 4  # rows whose losses tell models apart
 
 
-def plain(value: Any) -> Any:
-    """An argument as a record: numbers and texts as they are, arrays by a digest of all of them."""
-    if isinstance(value, np.generic):
-        return value.item()
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, Mapping):
-        return {str(name): plain(part) for name, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(part) for part in value]
-    if isinstance(value, np.ndarray | jax.Array):
-        return _array(value)
-    leaves = jax.tree.leaves(value)
-    if len(leaves) != 1 or leaves[0] is not value:
-        return [plain(leaf) for leaf in leaves]
-    return type(value).__qualname__
-
-
-def arrays(name: str, tree: PyTree) -> dict[str, Any]:
-    """Shape, dtype and digest of every array, by where it is."""
+def leaves(tree: PyTree) -> dict[str, Any]:
+    """A tree's leaves by their place: arrays by a digest, numbers and texts as they are."""
+    found = jax.tree_util.tree_leaves_with_path(tree, is_leaf=lambda leaf: leaf is None)
     return {
-        name + jax.tree_util.keystr(path): _array(leaf)
-        for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
+        jax.tree_util.keystr(path, simple=True, separator="."): _leaf(leaf) for path, leaf in found
     }
 
 
+def _leaf(value: Any) -> Any:
+    if isinstance(value, np.ndarray | jax.Array | RowsOnDisk):
+        return _array(value)
+    if isinstance(value, np.generic):
+        return value.item()
+    plain = value is None or isinstance(value, bool | int | float | str)
+    return value if plain else type(value).__qualname__
+
+
 def _array(value: Any) -> dict[str, Any]:
-    if isinstance(value, Stored):
+    if isinstance(value, RowsOnDisk):
         return {
             "shape": list(value.shape),
             "dtype": value.dtype.str,
-            "digest": _stored_digest(value),
+            "digest": _digest_on_disk(value),
         }
     array = np.ascontiguousarray(value)
     return {
@@ -61,7 +51,7 @@ def _array(value: Any) -> dict[str, Any]:
     }
 
 
-def _stored_digest(value: Stored) -> str:
+def _digest_on_disk(value: RowsOnDisk) -> str:
     """A checksum of the checksums of pieces, which the processes of a run share."""
     starts = range(0, len(value), _PIECE_ROWS)
     mine = (starts[i] for i in multihost.share(len(starts)))
@@ -76,9 +66,9 @@ def _bytes(array: npt.NDArray[Any]) -> bytes | memoryview:
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
-def looks(post: Posterior, theta: Vector) -> Vector:
+def first_losses(post: Posterior, theta: Vector) -> Vector:
     """The joint loss of a few rows at two points: differs where the model does."""
-    few = post.with_rows(np.arange(min(_LOOKS, post.num_data)))
+    few = post.with_rows(np.arange(min(_FIRST, post.num_data)))
     return joint_losses(few, np.stack([theta, 0.5 * theta + 0.1]))
 
 

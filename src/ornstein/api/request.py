@@ -119,10 +119,10 @@ def over_mesh(
     post: Posterior, plan: Plan | None, plan_options: Mapping[str, Any]
 ) -> dict[str, Any]:
     """What to plan with, unless it is said, where batches are read over a mesh."""
-    method = find(plan_options.get("method", "exact") if plan is None else plan.method)
+    method = find(plan_options.get("method", "exact") if plan is None else plan.method).method
     if method.engine != "chain":
         raise InputError(f"method={method.name!r} makes no steps of SGD; leave mesh out.")
-    if plan is not None or post.stored or plan_options.get("batches", "auto") != "auto":
+    if plan is not None or post.on_disk or plan_options.get("batches", "auto") != "auto":
         return dict(plan_options)
     return {**plan_options, "batches": "independent"}
 

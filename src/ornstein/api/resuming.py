@@ -1,7 +1,8 @@
-"""What a checkpointed run began with: kept once, and compared when the run goes on."""
+"""What a checkpointed run began with: kept once, and compared when the run resumes."""
 
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import jax
@@ -13,11 +14,11 @@ from ornstein._base.types import Array, Vector
 from ornstein.api import fingerprints
 from ornstein.hyper import Learning
 from ornstein.models.posterior import Posterior
-from ornstein.planning import plan_record
 from ornstein.planning.plans import Plan
 from ornstein.sampling.restarts import MOST
+from ornstein.storage import records
 from ornstein.storage.checkpoint import Checkpoint
-from ornstein.storage.records import differences
+from ornstein.storage.codec import encode, register
 
 _ROUNDING = 1e-6  # relative: a plan made again, or a loss, on another machine
 
@@ -37,31 +38,32 @@ class Start(NamedTuple):
         return f"Restarting, {len(self.restarts)} of {MOST} at most: {self.restarts[-1][0]}."
 
 
+register(Start, given=("post",))
+
+
 def as_arguments(key: Array, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Arguments that decide about the draws, as a record."""
+    """Arguments that decide about the draws, for a file."""
     words = np.asarray(jax.random.key_data(key)).reshape(-1).tolist()
-    return {"key": words, **{name: fingerprints.plain(value) for name, value in given.items()}}
+    return {"key": words, **fingerprints.leaves(dict(given))}
 
 
 def keep(folder: Checkpoint, given: Posterior, arguments: Mapping[str, Any], start: Start) -> Start:
     """Keep what an attempt begins with; returns it as it will be read."""
-    attempt = len(start.restarts)
+    learning = None if start.learning is None else start.learning.to_record()
     record = {
         "arguments": arguments,
         "data": _data(given),
         "versions": fingerprints.versions(),
-        "looks": fingerprints.looks(start.post, start.plan.center),
-        "dispersion": start.dispersion,
-        "restarts": [list(one) for one in start.restarts],
-        "learning": None if start.learning is None else start.learning.to_record(),
-        "plan": plan_record.to_record(start.plan),
+        "losses": fingerprints.first_losses(start.post, start.plan.center),
+        "start": start._replace(learning=learning),
     }
     try:
-        folder.begin(record, attempt)
+        folder.begin(record, len(start.restarts))
+        # As it is read again: arrays that lie otherwise in memory would round otherwise.
+        plan = records.unpack(records.pack(start.plan))
     except TypeError as error:
         raise InputError(f"checkpoint: {error}; leave it out, or run without.") from error
-    # As it is read again: arrays that lie otherwise in memory would round otherwise.
-    return start._replace(plan=plan_record.from_record(record["plan"], start.post))
+    return start._replace(plan=_for(start.post, plan))
 
 
 def begun(
@@ -72,9 +74,9 @@ def begun(
     Raises
     ------
     InputError
-        If arguments, data, model or a given plan are others than those the run began with.
+        If arguments, data, model or a given plan differ from those the run began with.
     CheckpointError
-        If that can not be read.
+        If that cannot be read.
     """
     record = folder.begun()
     if record is None:
@@ -85,7 +87,7 @@ def begun(
         if isinstance(error, InputError):
             raise
         raise CheckpointError(
-            f"run-{folder.attempt}.orn in {folder.folder} makes no sense ({shown(str(error))})."
+            f"run-{folder.attempt}.orn in {folder.folder} is damaged ({shown(str(error))})."
         ) from error
 
 
@@ -96,36 +98,41 @@ def _begun(
     plan: Plan | None,
     record: Mapping[str, Any],
 ) -> Start:
-    place = folder.folder
-    _refuse(place, "other arguments", differences(record["arguments"], dict(arguments)))
-    _refuse(place, "other data", differences(record["data"], _data(given)))
-    post, kept = given, plan_record.from_record(record["plan"], given)
-    restarts = tuple((str(how), int(step)) for how, step in record["restarts"])
-    if plan is not None and not restarts:
-        now = plan_record.to_record(plan)
-        if differences(record["plan"], now, _ROUNDING):
-            _refuse(place, "another plan", [f"it was {kept!r}, now {plan!r}"])
-    learning = None
-    if record["learning"] is not None:
-        learning = Learning.from_record(record["learning"], post.learnable.layout)
-        post = post.with_hyper(learning.values, post.layout.unravel(kept.center))
-    found = fingerprints.looks(post, kept.center)
-    if differences(record["looks"], found, _ROUNDING):
-        lines = [f"losses of its first rows were {_shown(record['looks'])}, now {_shown(found)}"]
+    place, start = folder.folder, record["start"]
+    if not isinstance(start, Start):
+        raise TypeError(f"no start of a run: {shown(start)}")
+    _refuse(place, "other arguments", records.differences(record["arguments"], dict(arguments)))
+    _refuse(place, "other data", records.differences(record["data"], _data(given)))
+    if plan is not None and not start.restarts:
+        kept, now = (encode(one, array=lambda array: array) for one in (start.plan, plan))
+        if records.differences(kept, now, _ROUNDING):
+            _refuse(place, "another plan", [f"it was {start.plan!r}, now {plan!r}"])
+    post, kept_plan, learning = given, _for(given, start.plan), None
+    if start.learning is not None:
+        learning = start.learning.from_record(post.learnable.layout)
+        post = post.with_hyper(learning.values, post.layout.unravel(kept_plan.center))
+    losses = fingerprints.first_losses(post, kept_plan.center)
+    if records.differences(record["losses"], losses, _ROUNDING):
+        lines = [f"losses of its first rows were {_shown(record['losses'])}, now {_shown(losses)}"]
         _refuse(place, "another model", lines)
-    others = differences(record["versions"], fingerprints.versions())
+    others = records.differences(record["versions"], fingerprints.versions())
     if others:
         warnings.warn(
-            f"{place} was begun elsewhere: {'; '.join(others)}. The draws are as good, but need "
-            "not be those of an uninterrupted run to the last bit.",
+            f"{place} was begun elsewhere: {'; '.join(others)}. The draws are as good, but may "
+            "differ from those of an uninterrupted run in the last bits.",
             CheckpointWarning,
             stacklevel=5,
         )
-    return Start(post, kept, learning, float(record["dispersion"]), restarts)
+    return start._replace(post=post, plan=kept_plan, learning=learning)
+
+
+def _for(post: Posterior, plan: Plan) -> Plan:
+    """A plan from a file, for the posterior it was made for."""
+    return replace(plan, layout=post.layout, model=post.model)
 
 
 def _data(post: Posterior) -> dict[str, Any]:
-    return fingerprints.arrays("data", post.data) | fingerprints.arrays("fixed", post.hyper)
+    return fingerprints.leaves({"data": post.data, "fixed": post.hyper})
 
 
 def _refuse(place: Any, what: str, lines: list[str]) -> None:
@@ -133,7 +140,7 @@ def _refuse(place: Any, what: str, lines: list[str]) -> None:
         more = f" and {len(lines) - 3} more" if len(lines) > 3 else ""
         raise InputError(
             f"checkpoint: {place} holds a run with {what}: {'; '.join(lines[:3])}{more}. Give what "
-            "it was begun with, or name another folder."
+            "it began with, or name another folder."
         )
 
 

@@ -1,4 +1,4 @@
-"""The whole way in one call."""
+"""The whole way in one call: learn or plan, run, restart where a chain diverged, and the result."""
 
 import warnings
 from collections.abc import Mapping
@@ -31,15 +31,7 @@ from ornstein.planning.plans import Plan
 from ornstein.results.result import Result
 from ornstein.sampling.engines import ENGINES
 from ornstein.sampling.run import run_chains
-from ornstein.sampling.settings import (
-    Goal,
-    OpenProgress,
-    Run,
-    Settings,
-    check_dtype,
-    from_record,
-    to_record,
-)
+from ornstein.sampling.settings import Goal, OpenProgress, Run, Settings, check_dtype
 from ornstein.storage.checkpoint import Checkpoint, opened
 
 _FEWEST = 8  # draws a chain of a round to learn from
@@ -81,8 +73,8 @@ def sample(
     chains
         Independent chains, spread over the machine's cores.
     draws
-        Kept draws per chain; the plan's suggestion by default. ``"auto"`` goes on, doubling, until
-        the targets below are met.
+        Kept draws per chain; the plan's suggestion by default. ``"auto"`` doubles them until the
+        targets below are met.
     thin
         Steps per kept draw; the plan's suggestion by default.
     warmup
@@ -104,7 +96,7 @@ def sample(
         Learn the posterior's hyperparameters first, then sample at the learned values: see
         :func:`ornstein.learn`, whose options may be given by name. ``result.learning`` says how.
     checkpoint
-        A folder to keep the run in as it goes. The same call goes on where it stopped, to the draws
+        A folder to keep the run in as it goes. The same call resumes where it stopped, to the draws
         of an uninterrupted run, bit for bit; once it has ended, it returns the result.
     checkpoint_every
         Seconds between checkpoints, which are made at the end of a chunk; 30 by default.
@@ -130,7 +122,7 @@ def sample(
     InputError
         For an argument that does not fit, or a checkpoint of another run.
     CheckpointError
-        If a checkpoint can not be written, or nothing of it be read.
+        If a checkpoint cannot be written, or none of it can be read.
     KeyboardInterrupt
         On Ctrl-C with a checkpoint, which is written first.
 
@@ -165,7 +157,8 @@ def sample(
     with opened(checkpoint, checkpoint_every) as folder:
         start, arguments = None, {}
         if folder is not None:
-            given = {**asked.decisive(), "learn_hyper": learn_hyper, "plan_options": plan_options}
+            options = dict(learn_hyper) if isinstance(learn_hyper, Mapping) else learn_hyper
+            given = {**asked.decisive(), "learn_hyper": options, "plan_options": plan_options}
             given |= {"plan_given": plan is not None, "on_mesh": mesh is not None}
             arguments = as_arguments(key, given)
             start = begun(folder, post, arguments, plan)
@@ -182,22 +175,7 @@ def sample(
             warnings.warn(f"{done.status.message} {again.news}", DivergenceWarning, stacklevel=2)
             start = again if folder is None else keep(folder, post, arguments, again)
     done = _with_restarts(done, start)
-    if done.status.kind == "interrupted":
-        if folder is not None:
-            raise KeyboardInterrupt(
-                f"{done.status.message} They are in {folder.folder}: the same call, with "
-                f"checkpoint={str(folder.folder)!r}, goes on from there."
-            )
-        warnings.warn(done.status.message, InterruptWarning, stacklevel=2)
-    elif not done.status.ok:
-        warnings.warn(done.status.message, DivergenceWarning, stacklevel=2)
-    elif goal is not None and done.flat.shape[1] >= goal.most and not goal.reached(done.flat):
-        warnings.warn(
-            f"{goal.most:,} draws a chain did not reach the targets, and more would not fit "
-            "memory: raise thin, or lower the targets.",
-            TargetWarning,
-            stacklevel=2,
-        )
+    _tell(done, goal, None if folder is None else folder.folder)
     return Result(
         done.flat,
         done.status,
@@ -211,8 +189,28 @@ def sample(
     )
 
 
+def _tell(done: Run, goal: Goal | None, folder: Path | None) -> None:
+    """Warn of a run that ended early or missed its goal; raise where a checkpoint can resume it."""
+    if done.status.kind == "interrupted":
+        if folder is not None:
+            raise KeyboardInterrupt(
+                f"{done.status.message} They are in {folder}: the same call, with "
+                f"checkpoint={str(folder)!r}, resumes from there."
+            )
+        warnings.warn(done.status.message, InterruptWarning, stacklevel=3)
+    elif not done.status.ok:
+        warnings.warn(done.status.message, DivergenceWarning, stacklevel=3)
+    elif goal is not None and done.flat.shape[1] >= goal.most and not goal.reached(done.flat):
+        warnings.warn(
+            f"{goal.most:,} draws a chain did not reach the targets, and more would not fit "
+            "memory: raise thin, or lower the targets.",
+            TargetWarning,
+            stacklevel=3,
+        )
+
+
 def sample_whole(post: Posterior, plan: Plan | None = None, **options: Any) -> Result:
-    """Like :func:`sample`, for callers with no use for half a run: Ctrl-C ends them too."""
+    """Like :func:`sample`, for callers that cannot use half a run: Ctrl-C ends them too."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InterruptWarning)
         result = sample(post, plan, **options)
@@ -224,7 +222,7 @@ def sample_whole(post: Posterior, plan: Plan | None = None, **options: Any) -> R
 def _refuse_mixture(
     plan: Plan | None, plan_options: Mapping[str, Any], learn_hyper: bool | Mapping[str, Any]
 ) -> None:
-    """Raise where a plan is given, and what would make another."""
+    """Raise where a plan is given together with what would make another."""
     if plan is None:
         return
     if learn_hyper is not False:
@@ -284,16 +282,16 @@ def _run(
             start.post, plan, fresh, settings, shown, goal, checkpoint=folder, mesh=mesh
         )
     ended = None if folder is None else folder.ended()
-    if ended is not None and isinstance(ended.get("flat"), np.ndarray):
-        return from_record(ended["flat"], ended)
+    if ended is not None and isinstance(ended["done"], Run):
+        return ended["done"]
     done = ENGINES[plan.engine](start.post, plan, key, settings, shown)
     if folder is not None:
-        folder.end({**to_record(done), "flat": done.flat})
+        folder.end({"done": done})
     return done
 
 
 def _with_restarts(done: Run, start: Start) -> Run:
-    """The run, saying how often it was begun anew."""
+    """The run, with a status that says how often it was started again."""
     if not start.restarts:
         return done
     times = f"after {len(start.restarts)} restart{'s' if len(start.restarts) > 1 else ''}"
@@ -305,7 +303,7 @@ def _with_restarts(done: Run, start: Start) -> Run:
 
 
 def _rounds(key: Array, chains: int, dtype: str, progress: bool | None, mesh: Mesh | None) -> Draw:
-    """Short runs to learn from, each going on from the last one's ends."""
+    """Short runs to learn from, each starting where the last one ended."""
     shown, keys = bar("learning", progress), jax.random.fold_in(key, _FRESH)
 
     def draw(post: Posterior, plan: Plan, number: int, wanted: int, last: Vector | None) -> Vector:
@@ -320,7 +318,7 @@ def _rounds(key: Array, chains: int, dtype: str, progress: bool | None, mesh: Me
         else:
             done = ENGINES[plan.engine](post, plan, fresh, settings, shown)
         if done.status.kind == "interrupted":
-            raise KeyboardInterrupt("interrupted while learning: nothing is drawn yet.")
+            raise KeyboardInterrupt("interrupted while learning: nothing has been drawn yet.")
         if not done.status.ok:
             raise UnstablePlanError(f"while learning, {done.status.message}")
         return done.flat

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ornstein._base.precision import double_precision
 from ornstein._base.trees import in_double
 from ornstein._base.types import Array, PyTree
 from ornstein.curvature.geometry import Geometry
@@ -24,7 +25,7 @@ def warnings(post: Posterior, geometry: Geometry, anchored: bool) -> tuple[str, 
     if excess < _ALIKE:
         return ()
     return (
-        f"neighbouring rows are alike: blocks of {prefetch.neighbours(post.data)} of them make "
+        f"neighbouring rows are alike: blocks of {prefetch.rows_per_block(post.data)} of them make "
         f"{excess:.0f} times the noise of independent rows, more than is planned for. Write the "
         "table in random order, or use batches='independent'.",
     )
@@ -35,7 +36,7 @@ def noise_ratio(post: Posterior, geometry: Geometry, anchored: bool) -> float:
 
     In the posterior's units, all directions alike; of anchored gradients at a random point of it.
     """
-    size, rng = prefetch.neighbours(post.data), np.random.default_rng(0)
+    size, rng = prefetch.rows_per_block(post.data), np.random.default_rng(0)
     if size == 1:
         return 1.0
     count = max(16, min(_BLOCKS, _NUMBERS // (size * post.dim)))
@@ -44,7 +45,7 @@ def noise_ratio(post: Posterior, geometry: Geometry, anchored: bool) -> float:
     rows = jax.tree.map(lambda leaf: leaf[index], post.data)
     root = geometry.covariance.sqrt()
     step = np.asarray(root.matvec(rng.normal(size=root.coordinates(post.dim))))
-    with jax.enable_x64(True):
+    with double_precision():
         at = jnp.asarray(geometry.center + (step if anchored else 0))
         away = jnp.asarray(geometry.center) if anchored else None
         gradients = np.asarray(_gradients(post.model, at, away, in_double(rows), post.hyper))

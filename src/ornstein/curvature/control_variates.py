@@ -10,9 +10,9 @@ import math
 from dataclasses import dataclass, replace
 from functools import partial
 
-import jax
 import numpy as np
 
+from ornstein._base.precision import double_precision
 from ornstein._base.types import Key, Vector
 from ornstein.curvature import structures
 from ornstein.curvature.deviations import Deviations, Rows
@@ -22,6 +22,7 @@ from ornstein.data.batches import Order, multiplicity_of, weights_of
 from ornstein.data.passes import fingerprint
 from ornstein.linalg.operators import Operator
 from ornstein.models.posterior import Posterior
+from ornstein.storage.codec import register
 
 _STEP_ROWS = 200  # rows that take as long as a step's fixed cost, on a processor
 _PLAIN_STEP_ROWS = 8  # the same, where permutations must be redrawn more often for larger batches
@@ -32,6 +33,7 @@ _NOISE_ERROR = 0.04  # and what its correlations there may cost a variance
 _PUSH = 2.0  # how far the strongest row may move the chain, in its distance from the anchor
 
 
+@register
 @dataclass(frozen=True)
 class Anchor:
     """What anchored gradients leave of the noise.
@@ -81,7 +83,7 @@ def anchor(
     With ``scheme="auto"`` rows are drawn by their leverage where batches drawn alike would have to
     be far larger, or larger than the ``size`` given; with ``"weighted"`` anyway.
     """
-    with jax.enable_x64(True):
+    with double_precision():
         structure = structures.find(geometry.structure)
         deviations = structure.deviations(post, geometry, cov, key)
         leverage, index = deviations.leverages(rows)

@@ -62,7 +62,7 @@ class Deviations(ABC):
     def leverages(self, rows: int | None) -> tuple[Vector, Rows]:
         """``N`` times the leverage of some rows, and their numbers."""
         N = self.post.num_data
-        most = _ON_DISK if self.post.stored else 5 * self.affordable
+        most = _ON_DISK if self.post.on_disk else 5 * self.affordable
         count = min(N if rows is None else rows, most)
         index = np.arange(N) if count == N else np.sort(chosen_rows(self.post, count, self.key))
         squares = [

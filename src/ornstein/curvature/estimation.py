@@ -8,6 +8,7 @@ import jax
 import numpy as np
 
 from ornstein._base.checks import choice, whole
+from ornstein._base.precision import double_precision
 from ornstein._base.trees import num_rows
 from ornstein._base.types import Key, PyTree, Vector
 from ornstein.curvature import structures
@@ -102,7 +103,7 @@ def _estimate(
 ) -> Geometry:
     post = post.at(at)
     theta, N = post.layout.ravel(at), post.num_data
-    with jax.enable_x64(True):
+    with double_precision():
         if basis is None and len(groups) > 1:
             basis = structure.fit(post, theta, _joined(groups))
         sums, counts = [], [num_rows(rows) for rows in groups]
@@ -128,7 +129,7 @@ def _estimate(
         else hessian.scaled(0.0)
         for group in zip(*parts, strict=True)
     ]
-    with jax.enable_x64(True):
+    with double_precision():
         missed = structure.missed(post, theta, hessian, _joined(groups), products)
     return Geometry(
         center=theta,

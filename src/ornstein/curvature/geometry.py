@@ -11,11 +11,13 @@ from ornstein._base.errors import InputError
 from ornstein._base.types import Vector
 from ornstein.linalg.lanczos import Spectrum
 from ornstein.linalg.operators import Operator, as_operator
+from ornstein.storage.codec import register
 from ornstein.theory import accurate_rate
 
 _STRUCTURE_ERROR = 0.02  # relative error of a variance that an approximate structure may cost
 
 
+@register
 @dataclass(frozen=True)
 class Missed:
     """Eigenvalues of the true A relative to what a structure holds of it: all 1 where it is exact.
@@ -37,6 +39,7 @@ class Missed:
         return accurate_rate(self.spectrum, _STRUCTURE_ERROR)
 
 
+@register
 @dataclass(frozen=True)
 class Geometry:
     """The loss around a point: A, C and what they are made from.

@@ -15,6 +15,7 @@ import numpy as np
 import scipy.optimize
 
 from ornstein._base.errors import OptimumError
+from ornstein._base.precision import double_precision
 from ornstein._base.trees import num_rows
 from ornstein._base.types import PyTree, Vector
 from ornstein.curvature.row_sums import chosen_rows, loss_and_gradient, mean_hessian
@@ -60,7 +61,7 @@ def find_optimum(post: Posterior, slack: float = 1.0) -> Vector:
         If the search does not converge, or ends where the loss has no strict minimum.
     """
     structure = next((s for s in STRUCTURES.values() if s.search and s.fits(post)), None)
-    with jax.enable_x64(True):
+    with double_precision():
         if structure is None or structure.search is None:
             tolerance = 1e-9 * post.num_data
             return _lbfgs(post, IDENTITY, tolerance, _WITHOUT_UNITS, post.start)[0]
@@ -158,7 +159,7 @@ def _in_units(post: Posterior, structure: Structure, search: Search, slack: floa
     for attempt in range(_ITERATIONS):
         units = structure.units(post, rows, theta) if units is None else units
         iterations = _RENEWED * (2 ** (attempt + given) if search.patient else 1)
-        single = tolerance >= _SINGLE and attempt < _SINGLE_TRIES and not post.stored
+        single = tolerance >= _SINGLE and attempt < _SINGLE_TRIES and not post.on_disk
         descend = partial(_lbfgs, post, units, tolerance, min(iterations, _LONGEST))
         theta, settled = descend(theta, single=single)
         if settled and single:  # by slopes that are off where columns lie far from zero

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ornstein._base.checks import random_key
+from ornstein._base.precision import double_precision
 from ornstein._base.trees import cast, in_double, num_rows
 from ornstein._base.types import Array, Key, PyTree, Vector
 from ornstein.data.passes import sum_over_blocks
@@ -48,13 +49,13 @@ def row_losses(post: Posterior, thetas: Vector) -> Vector:
         here = in_double(rows)
         return _loss_sums(post.model, jnp.asarray(thetas), here, post.hyper, weights)
 
-    with jax.enable_x64(True):
+    with double_precision():
         return np.asarray(sum_over_blocks(post.data, block_rows(post), block))
 
 
 def joint_losses(post: Posterior, thetas: Vector) -> Vector:
     """``-log p(data, theta)`` at each of several parameters (T, D)."""
-    with jax.enable_x64(True):
+    with double_precision():
         prior = np.asarray(_prior_losses(post.model, jnp.asarray(thetas), post.hyper))
     return row_losses(post, thetas) + prior
 
@@ -85,7 +86,7 @@ def mean_gradient(post: Posterior, theta: Vector) -> Vector:
         here = in_double(rows)
         return _gradient_sum(post.model, jnp.asarray(theta), here, post.hyper, weights)
 
-    with jax.enable_x64(True):
+    with double_precision():
         total = sum_over_blocks(post.data, block_rows(post), block)
         prior = np.asarray(post.model.prior_gradient(jnp.asarray(theta), post.hyper))
     return per_example(total, post.num_data, prior, post.num_data)
@@ -115,7 +116,7 @@ def second_order(post: Posterior, theta: Vector, data: PyTree, dense: bool) -> P
 
 def prior_terms(post: Posterior, theta: Vector, dense: bool) -> tuple[Vector, Vector]:
     """Gradient and Hessian of ``-log p(theta)``, or its diagonal."""
-    with jax.enable_x64(True):
+    with double_precision():
         terms = _prior_terms(post.model, jnp.asarray(theta), post.hyper, dense)
         return np.asarray(terms[0]), np.asarray(terms[1])
 

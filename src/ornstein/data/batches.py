@@ -5,11 +5,11 @@ Five schemes, all deterministic by (key, step):
 ``independent``
     S rows drawn with replacement at every step.
 ``windows``
-    A window of S neighbours at a random cyclic offset into a shuffled copy that is redrawn every
-    few epochs: the noise of draws without replacement, read contiguously. The rows are shuffled
-    once; a redraw then steps through them with a random stride modulo a prime, which makes every
-    pair of rows equally likely to be neighbours and is several times cheaper than a shuffle. Long
-    tables do not fit a cache: there, 16 rows of the shuffled copy stay together.
+    A window of S successive rows at a random cyclic offset into a permuted copy that is redrawn
+    every few epochs: the noise of draws without replacement, read contiguously. The rows are
+    shuffled once; a new permutation then steps through them with a random stride modulo a prime,
+    which makes every pair of rows equally likely to be adjacent and is several times cheaper than
+    a shuffle. Long tables do not fit a cache: there, blocks of 16 shuffled rows stay together.
 ``weighted``
     S rows drawn with replacement, those of high leverage more often and with less weight: for
     control variates (X9), where a few rows would otherwise dominate.
@@ -17,7 +17,7 @@ Five schemes, all deterministic by (key, step):
     The ordinary loader, one shuffle and then consecutive blocks. Its noise cancels over an
     epoch; offered because people have such loaders, and planned for by X7.
 ``blocks``
-    Rows of random blocks of neighbours, shuffled: for tables on disk, see
+    Rows of random blocks of adjacent rows, shuffled: for tables on disk, see
     :mod:`ornstein.data.prefetch`.
 """
 
@@ -25,7 +25,7 @@ import hashlib
 import math
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -33,25 +33,24 @@ import numpy as np
 import numpy.typing as npt
 
 from ornstein._base import random_numbers
-from ornstein._base.trees import Layout
-from ornstein._base.types import Array, PyTree
+from ornstein._base.types import Array
+from ornstein.storage.codec import register
 from ornstein.theory import batch_noise_factor
 
 SCHEMES: tuple[str, ...] = ("independent", "windows", "weighted", "epochs", "blocks")
 
 Order: TypeAlias = npt.NDArray[np.int32]
-"""Row numbers in reading order, for one segment of steps."""
+"""Row numbers in the order in which one segment of steps reads them."""
 
 _MOST_DRAWS = 8  # as a power of two
-_WALKED = 2**16  # rows of reading orders made together
+_WALKED = 2**16  # rows of permutations made together
 _SHORT = 2**10  # rows of a table; the next prime is within three hundredths of longer ones
 _LEAST_SHARE = 0.01
-_LINE = 16  # single-precision numbers in a line of memory, which is fetched as a whole
-_LONG = 2**19  # rows beyond which lines are kept together: their noise is then C_S to 0.8 %
-_WIDEST_PACKED = 80  # numbers in a row; beyond, taking packed rows apart costs more than it saves
-_PADDED = 48  # beyond these, rows are padded to the widest: copied whole, they come thrice as fast
+_BLOCK = 16  # single-precision numbers in a cache line, which is fetched as a whole
+_LONG = 2**19  # rows beyond which blocks are kept together: their noise is then C_S to 0.8 %
 
 
+@register
 @dataclass(frozen=True)
 class Batches:
     """How S of N rows are drawn; hashable, so compiled code can key on it.
@@ -75,10 +74,10 @@ class Batches:
         return batch_noise_factor(self.num_data, self.batch_size, self.replacement)
 
     @property
-    def line(self) -> int:
-        """Rows that stay together in reading orders of windows."""
+    def block(self) -> int:
+        """Rows that stay together in the permutations of windows."""
         long = self.num_data >= max(_LONG, 2 * self.batch_size)
-        return _LINE if self.scheme == "windows" and long else 1
+        return _BLOCK if self.scheme == "windows" and long else 1
 
     @property
     def per_epoch(self) -> int:
@@ -86,9 +85,9 @@ class Batches:
         return max(1, self.num_data // self.batch_size)
 
     def segment_draws(self, thin: int, relaxation_steps: float, share: float = 1.0) -> int:
-        """Kept draws, ``thin`` steps apart, to make on one reading order.
+        """Kept draws, ``thin`` steps apart, to make on one permutation.
 
-        Given the order, the windows' covariance scatters around ``C_S`` like that of 1.5 N/S
+        Given the permutation, the windows' covariance scatters around ``C_S`` like that of 1.5 N/S
         independent batches. Redrawn every P steps, it adds ``share^2 P S / (1.5 N tau)`` to the
         relative Monte-Carlo variance of a chain that relaxes in tau steps and owes ``share`` of
         its variance to the minibatches: here two fifths, where variance times time is least.
@@ -104,13 +103,13 @@ class Batches:
             return None
         return _shuffle(entropy, -1, 0, self.num_data)
 
-    def orders(
+    def write_permutations(
         self, entropy: tuple[int, ...], chain: int, segments: range, steps: int, out: Order
     ) -> None:
-        """Write reading orders of segments of ``steps`` steps, one a line.
+        """Write the permutations of segments of ``steps`` steps, one in each row of ``out``.
 
-        For windows they are of lines of shuffled rows: all whole ones once by a random stride, and
-        the first of them again, for windows round the end.
+        For windows they permute blocks of shuffled rows: all whole ones once by a random stride,
+        and the first of them again, for windows round the end.
         """
         if self.replacement:
             return
@@ -121,33 +120,33 @@ class Batches:
                 self._write_walks(entropy, chain, segments[some], out[some])
             return
         kept = self.per_epoch * self.batch_size
-        for segment, line in zip(segments, out, strict=True):
+        for segment, row in zip(segments, out, strict=True):
             first = segment * steps // self.per_epoch
             epochs = range(first, first + self._epochs_touched(steps))
             shuffles = [_shuffle(entropy, chain, epoch, self.num_data)[:kept] for epoch in epochs]
-            np.concatenate(shuffles, out=line)
+            np.concatenate(shuffles, out=row)
 
     def _write_walks(
         self, entropy: tuple[int, ...], chain: int, segments: range, out: Order
     ) -> None:
-        lines = self.num_data // self.line
-        prime = _prime_from(lines)
+        blocks = self.num_data // self.block
+        prime = _prime_from(blocks)
         walks = _walks([_stride(entropy, chain, number, prime) for number in segments], prime)
-        if prime > lines:
-            walks = walks[walks < lines].reshape(-1, lines)
-        out[:, :lines] = walks
-        out[:, lines:] = walks[:, : self._lines_again]
+        if prime > blocks:
+            walks = walks[walks < blocks].reshape(-1, blocks)
+        out[:, :blocks] = walks
+        out[:, blocks:] = walks[:, : self._blocks_again]
 
     @property
-    def _lines_again(self) -> int:
-        """Lines that hold a batch and the rows beyond the last whole line."""
-        return -(-(self.batch_size + self.num_data % self.line) // self.line)
+    def _blocks_again(self) -> int:
+        """Blocks that hold a batch and the rows beyond the last whole block."""
+        return -(-(self.batch_size + self.num_data % self.block) // self.block)
 
-    def order_length(self, steps: int) -> int:
-        """Length of a segment's reading order."""
+    def permutation_length(self, steps: int) -> int:
+        """Length of a segment's permutation."""
         if self.scheme == "epochs":
             return self._epochs_touched(steps) * self.per_epoch * self.batch_size
-        return 0 if self.replacement else self.num_data // self.line + self._lines_again
+        return 0 if self.replacement else self.num_data // self.block + self._blocks_again
 
     def _epochs_touched(self, steps: int) -> int:
         """Epochs that ``steps`` steps can touch, wherever they begin."""
@@ -166,127 +165,6 @@ class Batches:
             return (first + phase + jnp.arange(count, dtype=jnp.int32)) * self.batch_size
         shape = (count, self.batch_size) if self.replacement else (count,)
         return random_numbers.below(key, shape, self.entries or self.num_data)
-
-
-@dataclass(frozen=True)
-class Reader:
-    """How a loop reads rows that were laid out for it; compiled code is keyed on it.
-
-    Attributes
-    ----------
-    batches
-        Which rows.
-    rows_last
-        Whether the model wants its batches feature-major.
-    packed
-        One row's layout where rows lie packed, so that one gather fetches all of a row.
-    fed
-        Whether rows come step by step, read by the host (:mod:`ornstein.data.prefetch`).
-    """
-
-    batches: Batches
-    rows_last: bool
-    packed: Layout | None = None
-    fed: bool = False
-
-    @classmethod
-    def lay_out(
-        cls,
-        batches: Batches,
-        rows_last: bool,
-        rows: PyTree,
-        entropy: tuple[int, ...],
-        multiplicity: Order | None = None,
-    ) -> tuple["Reader", PyTree]:
-        """The reader, and host rows as it wants them; weighted rows come so many times."""
-        if not batches.replacement:
-            shuffle = batches.shuffle(entropy)
-            if shuffle is not None:  # to whole lines
-                shuffle = np.pad(shuffle, (0, -len(shuffle) % batches.line))
-
-            def lay(leaf: npt.NDArray[Any]) -> npt.NDArray[Any]:
-                leaf = leaf if shuffle is None else np.take(leaf, shuffle, axis=0)
-                return np.ascontiguousarray(np.moveaxis(leaf, 0, -1)) if rows_last else leaf
-
-            return cls(batches, rows_last), jax.tree.map(lay, rows)
-        leaves, treedef = jax.tree.flatten(rows)
-        packed = None
-        width = sum(math.prod(leaf.shape[1:]) for leaf in leaves)
-        if len({leaf.dtype for leaf in leaves}) == 1 and width <= _WIDEST_PACKED:
-            packed = Layout(treedef, tuple(leaf.shape[1:] for leaf in leaves))
-            flat = [leaf.reshape(batches.num_data, -1) for leaf in leaves]
-            if width > _PADDED:
-                flat.append(np.zeros((batches.num_data, _WIDEST_PACKED - width), flat[0].dtype))
-            rows = np.concatenate(flat, axis=1)
-        reader = cls(batches, rows_last, packed)
-        if multiplicity is None:
-            return reader, rows
-        entries = np.repeat(np.arange(batches.num_data, dtype=np.int32), multiplicity)
-        return reader, {"rows": rows, "entries": entries, "weights": weights_of(multiplicity)}
-
-    @property
-    def random_numbers(self) -> int:
-        """How many a step takes to find its batch."""
-        return self.batches.batch_size if self.batches.replacement and not self.fed else 1
-
-    def positions(self, key: Array, first: Array | int, count: int, phase: Array | int) -> Array:
-        """Where the batches of ``count`` steps lie, for :meth:`take`."""
-        if self.fed:
-            return first + jnp.arange(count, dtype=jnp.int32)
-        return self.batches.positions(key, first, count, phase)
-
-    def arrange(self, rows: PyTree, order: Array) -> PyTree:
-        """Rows in a segment's reading order, ready for :meth:`take`."""
-        if self.batches.replacement:
-            return rows
-        if self.batches.line > 1:
-            return jax.tree.map(lambda leaf: self._by_lines(leaf, order), rows)
-        return jax.tree.map(lambda leaf: _gather(leaf, order, self._axis(leaf)), rows)
-
-    def _by_lines(self, leaf: Array, order: Array) -> Array:
-        """Whole lines in their order, then the rows left over, then the first rows again."""
-        N, line, axis = self.batches.num_data, self.batches.line, self._axis(leaf)
-        before, behind = leaf.shape[:axis], leaf.shape[axis + 1 :]
-        lines = leaf.reshape(*before, -1, line, *behind)
-        arranged = _gather(lines, order, axis).reshape(*before, -1, *behind)
-        left = N % line
-        if not left:
-            return arranged
-        rest = jax.lax.slice_in_dim(leaf, N - left, N, axis=axis)
-        again = jax.lax.slice_in_dim(arranged, 0, self.batches.batch_size, axis=axis)
-        end = jnp.concatenate([rest, again], axis=axis)
-        return jax.lax.dynamic_update_slice_in_dim(arranged, end, N - left, axis=axis)
-
-    def take(self, arranged: PyTree, position: Array) -> tuple[PyTree, Array | None]:
-        """The batch at a position, and its rows' weights."""
-        if self.fed:
-            batch = jax.tree.map(
-                lambda leaf: jax.lax.dynamic_index_in_dim(leaf, position, keepdims=False), arranged
-            )
-            return self._turned(batch), None
-        if self.batches.scheme == "weighted":
-            index = _gather(arranged["entries"], position)
-            weights = _gather(arranged["weights"], index)
-            return self._rows(arranged["rows"], index), weights
-        if self.batches.replacement:
-            return self._rows(arranged, position), None
-
-        def window(leaf: Array) -> Array:
-            return jax.lax.dynamic_slice_in_dim(
-                leaf, position, self.batches.batch_size, self._axis(leaf)
-            )
-
-        return jax.tree.map(window, arranged), None
-
-    def _rows(self, rows: PyTree, index: Array) -> PyTree:
-        batch = jax.tree.map(lambda leaf: _gather(leaf, index), rows)
-        return self._turned(batch if self.packed is None else self.packed.unravel(batch))
-
-    def _turned(self, batch: PyTree) -> PyTree:
-        return jax.tree.map(lambda leaf: jnp.moveaxis(leaf, 0, self._axis(leaf)), batch)
-
-    def _axis(self, leaf: Array) -> int:
-        return leaf.ndim - 1 if self.rows_last else 0
 
 
 def multiplicity_of(leverage: npt.NDArray[np.float64]) -> Order:
@@ -308,10 +186,10 @@ def weights_of(multiplicity: Order) -> npt.NDArray[np.float64]:
 
 
 def distinct_rows(key: Array, count: int, shuffled: Array) -> Array:
-    """A batch of distinct rows, drawn afresh from all row numbers, which lie in no order.
+    """A batch of distinct rows, drawn afresh from all row numbers, which are in random order.
 
     Of long tables those that a random stride modulo a prime meets, beyond the last row skipped:
-    every pair is equally likely but for that, and the other rows are not looked at.
+    every pair is equally likely but for that, and the other rows are not visited.
     """
     num_data = len(shuffled)
     if num_data <= _SHORT:
@@ -328,11 +206,6 @@ def distinct_rows(key: Array, count: int, shuffled: Array) -> Array:
     return shuffled[places[jnp.argsort(places >= num_data, stable=True)[:count]]]
 
 
-def _gather(leaf: Array, index: Array, axis: int = 0) -> Array:
-    """Rows, or lines of them, by number, which are known to exist."""
-    return leaf.at[(slice(None),) * axis + (index,)].get(mode="promise_in_bounds")
-
-
 def _stride(entropy: tuple[int, ...], chain: int, segment: int, prime: int) -> int:
     """A random whole number from 1 to ``prime - 1``, by a hash: generators are slow to seed."""
     name = repr((entropy, chain, segment)).encode()
@@ -341,7 +214,7 @@ def _stride(entropy: tuple[int, ...], chain: int, segment: int, prime: int) -> i
 
 
 def _walks(strides: list[int], prime: int) -> Order:
-    """``i stride mod prime`` for every i, a line a stride, by blocks: sums, not divisions."""
+    """``i stride mod prime`` for every i, a row a stride, by parts: sums, not divisions."""
     size, by = math.isqrt(prime) + 1, np.array(strides)[:, None]
     inner = (np.arange(size) * by % prime).astype(np.uint32)
     outer = (np.arange(-(-prime // size)) * (size * by % prime) % prime).astype(np.uint32)

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from ornstein._base.checks import column_names, shown, whole
 from ornstein._base.errors import InputError
-from ornstein.data.on_disk import AnyRows, Stored, on_disk
+from ornstein.data.on_disk import AnyRows, RowsOnDisk, map_as_rows
 
 
 def table(X: Any, feature_names: Any = None) -> tuple[AnyRows, tuple[str, ...] | None]:
@@ -28,10 +28,10 @@ def table(X: Any, feature_names: Any = None) -> tuple[AnyRows, tuple[str, ...] |
 def target(y: Any, rows: int) -> AnyRows:
     """A finite, numeric target with one value per row."""
     array = _rows("y", y)
-    if not isinstance(array, Stored) and array.ndim == 2 and array.shape[1] == 1:
+    if not isinstance(array, RowsOnDisk) and array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim != 1:
-        remedy = " Open it with columns= one column." if isinstance(array, Stored) else ""
+        remedy = " Open it with columns= one column." if isinstance(array, RowsOnDisk) else ""
         raise InputError(f"y must be one-dimensional, found shape {array.shape}.{remedy}")
     if len(array) != rows:
         raise InputError(f"X has {rows} rows but y has {len(array)} values; they must agree.")
@@ -51,7 +51,7 @@ def weights(sample_weight: Any, rows: int) -> npt.NDArray[np.float64]:
     if (array < 0).any():
         row = int(np.argmax(array < 0))
         raise InputError(
-            f"sample_weight must be 0 or above, found {array[row]:g} in row {row}: a row can not "
+            f"sample_weight must be 0 or above, found {array[row]:g} in row {row}: a row cannot "
             "count less than not at all."
         )
     if not (array > 0).any():
@@ -61,7 +61,7 @@ def weights(sample_weight: Any, rows: int) -> npt.NDArray[np.float64]:
 
 def counts(y: AnyRows) -> None:
     """Raise unless a target holds whole numbers from 0."""
-    if isinstance(y, Stored):
+    if isinstance(y, RowsOnDisk):
         fits = y.scan.whole and y.scan.low[0] >= 0
     else:
         fits = bool(y.min() >= 0 and np.array_equal(y, np.rint(y)))
@@ -73,8 +73,8 @@ def labels(y: AnyRows, num_classes: int | None) -> tuple[AnyRows, int]:
     """Integer class labels ``0 .. K-1`` and K."""
     if num_classes is not None:
         whole("num_classes", num_classes, low=2, why="a classifier needs two classes")
-    if isinstance(y, Stored):
-        return y.astype(np.int32), _stored_classes(y, num_classes)
+    if isinstance(y, RowsOnDisk):
+        return y.astype(np.int32), _classes_on_disk(y, num_classes)
     rounded = np.rint(np.asarray(y, float))
     if not np.array_equal(rounded, y):
         fraction = y[rounded != y][0]
@@ -103,7 +103,7 @@ def labels(y: AnyRows, num_classes: int | None) -> tuple[AnyRows, int]:
     return rounded.astype(np.int32), num_classes
 
 
-def _stored_classes(y: Stored, num_classes: int | None) -> int:
+def _classes_on_disk(y: RowsOnDisk, num_classes: int | None) -> int:
     """K of labels on disk, of which only the range is known."""
     low, high = y.scan.low[0], y.scan.high[0]
     if not y.scan.whole or low < 0:
@@ -122,8 +122,8 @@ def _stored_classes(y: Stored, num_classes: int | None) -> int:
 
 def _rows(name: str, value: Any) -> AnyRows:
     """Numbers in memory, or those that stay on disk as they are."""
-    value = on_disk(value)
-    if not isinstance(value, Stored):
+    value = map_as_rows(value)
+    if not isinstance(value, RowsOnDisk):
         return _numeric(name, value)
     if value.dtype.kind not in "fiub":
         raise InputError(f"{name} must be numeric, found dtype {value.dtype} in {value.source}.")
@@ -204,7 +204,7 @@ def _not_numeric(name: str, array: npt.NDArray[Any]) -> str:
 def _finite(name: str, array: AnyRows, names: tuple[str, ...] | None) -> None:
     if array.dtype.kind != "f":
         return
-    if isinstance(array, Stored):
+    if isinstance(array, RowsOnDisk):
         counts, first = array.scan.bad, array.scan.first_bad
     elif np.isfinite(array).all():
         return

@@ -1,6 +1,5 @@
 """Rows that stay on disk: read by blocks or by number, never all at once."""
 
-import json
 import mmap
 import os
 from abc import ABC, abstractmethod
@@ -15,18 +14,19 @@ import numpy as np
 import numpy.typing as npt
 
 from ornstein._base import multihost
+from ornstein.storage.records import pack, unpack
 
 T = TypeVar("T")
 
-_SCAN_NUMBERS = 2**22  # read at once where every row is looked at
-_TAKEN = 2**14  # rows looked up at once
+_SCAN_NUMBERS = 2**22  # read at once where every row is visited
+_TAKEN = 2**14  # rows read by number at once
 _PAGE = 2**12  # bytes
-_BLOCK_BYTES = 2**14  # of neighbours, read from a disk in hardly more time than one row
+_BLOCK_BYTES = 2**14  # of adjacent rows, read from a disk in hardly more time than one row
 _END = object()
 
 
 class Scan(NamedTuple):
-    """What all rows are like, by column: non-finite numbers, the least and the greatest.
+    """What all rows are like, by column: count of non-finite numbers, smallest and greatest.
 
     ``first_bad`` is the first row with a non-finite number, ``whole`` whether all are whole.
     """
@@ -38,7 +38,7 @@ class Scan(NamedTuple):
     first_bad: int | None
 
 
-class Stored(ABC):
+class RowsOnDisk(ABC):
     """Numbers with rows along the first axis, one or two-dimensional, that stay where they are.
 
     Slices and row numbers, ``rows[10:20]`` or ``rows[[3, 1, 4]]``, are read when asked for, and
@@ -49,7 +49,7 @@ class Stored(ABC):
     dtype: np.dtype[Any]
     source: str
     """Where they are, for messages."""
-    neighbours: int
+    block: int
     """Rows that are read together in hardly more time than one."""
 
     @abstractmethod
@@ -96,7 +96,7 @@ class Stored(ABC):
             "in memory. If it fits, read it with rows[:]."
         )
 
-    def astype(self, dtype: npt.DTypeLike) -> "Stored":
+    def astype(self, dtype: npt.DTypeLike) -> "RowsOnDisk":
         """The same rows, converted as they are read."""
         converted = copy(self)
         converted.dtype = np.dtype(dtype)
@@ -130,14 +130,12 @@ class Stored(ABC):
 
     def __repr__(self) -> str:
         """One line."""
-        return f"Stored({self.source}, shape={self.shape}, dtype={self.dtype})"
+        return f"RowsOnDisk({self.source}, shape={self.shape}, dtype={self.dtype})"
 
 
 def _joined(scan: Scan) -> Scan:
-    """What all processes of a run saw, each of its share of the rows."""
-    seen = [
-        json.loads(content) for content in multihost.gathered(json.dumps(_plain(scan)).encode())
-    ]
+    """What all processes of a run found, each in its share of the rows."""
+    seen = map(unpack, multihost.gathered(pack(list(scan))))
     bad, low, high, whole, first = zip(*seen, strict=True)
     firsts = [row for row in first if row is not None]
     return Scan(
@@ -149,11 +147,7 @@ def _joined(scan: Scan) -> Scan:
     )
 
 
-def _plain(scan: Scan) -> list[Any]:
-    return [part.tolist() if isinstance(part, np.ndarray) else part for part in scan]
-
-
-class InFile(Stored):
+class InFile(RowsOnDisk):
     """Rows that lie one after the other in a file, some columns of them or all.
 
     They are read, not mapped: mapped pages, and those around them, count as memory in use until
@@ -174,7 +168,7 @@ class InFile(Stored):
         if columns is not None:
             self.shape = (shape[0],) if np.ndim(columns) == 0 else (shape[0], np.size(columns))
         width = int(np.prod(shape[1:])) * dtype.itemsize
-        self.neighbours = max(1, _BLOCK_BYTES // max(1, width))
+        self.block = max(1, _BLOCK_BYTES // max(1, width))
 
     def _read(self, start: int, stop: int) -> npt.NDArray[Any]:
         path, offset, shape, dtype = self._file
@@ -207,11 +201,11 @@ class InFile(Stored):
         return rows if self._columns is None else rows[:, self._columns]
 
 
-AnyRows: TypeAlias = npt.NDArray[Any] | Stored
+AnyRows: TypeAlias = npt.NDArray[Any] | RowsOnDisk
 """Rows in memory or on disk."""
 
 
-def on_disk(value: Any) -> Any:
+def map_as_rows(value: Any) -> Any:
     """A memory map as rows that stay on disk; anything else as it is."""
     whole = isinstance(value, np.memmap) and isinstance(value.base, mmap.mmap)
     if not whole or value.ndim not in (1, 2) or not value.flags.c_contiguous or not value.filename:

@@ -11,17 +11,17 @@ import numpy as np
 from ornstein._base import multihost
 from ornstein._base.trees import num_rows
 from ornstein._base.types import PyTree, Vector
-from ornstein.data.on_disk import Stored, ahead
+from ornstein.data.on_disk import RowsOnDisk, ahead
 
 _FINGERPRINT_ROWS = 4096
 _SHORT_ROWS = 4096  # of a table whose passes take less time than compiling code for it
 
 
 def fingerprint(tree: PyTree) -> str:
-    """A short text that tells arrays apart, from their shapes and some thousands of rows."""
+    """A short text that tells arrays apart, from their shapes and a few thousand rows."""
     digest = hashlib.blake2b(digest_size=16)
     for leaf in jax.tree.leaves(tree):
-        array = leaf if isinstance(leaf, Stored) else np.atleast_1d(np.asarray(leaf))
+        array = leaf if isinstance(leaf, RowsOnDisk) else np.atleast_1d(np.asarray(leaf))
         rows = array[:: max(1, len(array) // _FINGERPRINT_ROWS)]
         digest.update(repr((array.shape, array.dtype.str)).encode())
         digest.update(np.ascontiguousarray(rows).tobytes())
@@ -45,8 +45,8 @@ def blocks(data: PyTree, block_rows: int, shared: bool = False) -> Iterator[tupl
     if not mine:
         rows, weights = _block(data, 0, block_rows, total)
         made = iter([(rows, 0 * weights)])
-    stored = any(isinstance(leaf, Stored) for leaf in jax.tree.leaves(data))
-    return ahead(made) if stored else made
+    on_disk = any(isinstance(leaf, RowsOnDisk) for leaf in jax.tree.leaves(data))
+    return ahead(made) if on_disk else made
 
 
 def _block_rows(total: int, wanted: int) -> int:

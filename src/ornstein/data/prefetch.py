@@ -1,12 +1,12 @@
 """Rows that the host reads ahead of the steps that need them: from disk, and for many devices.
 
 Which rows depends on the key, the chain and the segment alone. ``independent`` rows are drawn one
-by one. On disks neighbours come nearly for free, so ``blocks`` are read at random places, as many
-as a segment needs, and their rows shuffled before they are dealt out to its batches: no row is
-more likely than another, each is used once, and where neighbours are no more alike than other rows
+by one. On disks adjacent rows come nearly for free, so ``blocks`` are read at random places, as
+many as a segment needs, and their rows shuffled before they are dealt out to its batches: no row is
+more likely than another, each is used once, and where adjacent rows are no more alike than others
 the noise is that of independent rows.
 
-Over many devices the table is cut into *shards* of neighbouring rows and every batch takes the same
+Over many devices the table is cut into *shards* of adjacent rows and every batch takes the same
 number of rows from each: whoever holds a shard reads no other, and batches do not depend on how
 many devices share them.
 """
@@ -21,7 +21,7 @@ import numpy.typing as npt
 from ornstein._base.trees import num_rows
 from ornstein._base.types import PyTree
 from ornstein.data.batches import Batches
-from ornstein.data.on_disk import Stored
+from ornstein.data.on_disk import RowsOnDisk
 
 SCHEMES = ("independent", "blocks")
 _MOST_SHARDS = 64
@@ -29,8 +29,8 @@ _SHARD_ROWS = 500  # at least
 
 
 @dataclass(frozen=True)
-class Feed:
-    """What makes the rows of a segment, of one chain.
+class Prefetch:
+    """Reads the rows of a segment of one chain ahead of its steps.
 
     Attributes
     ----------
@@ -60,7 +60,7 @@ class Feed:
         low, high = shard * N // self.shards, (shard + 1) * N // self.shards
         if self.batches.scheme == "independent":
             return rng.integers(low, high, (steps, size))
-        block, wanted = neighbours(self.data), steps * size
+        block, wanted = rows_per_block(self.data), steps * size
         starts = rng.integers(0, high - low, -(-wanted // block))
         # Round the shard's end, so that no row is more likely than another.
         rows = low + (starts[:, None] + np.arange(block)).reshape(-1) % (high - low)
@@ -84,16 +84,16 @@ class Feed:
 def shards_of(batches: Batches) -> int:
     """Shards that batches are taken from, whoever reads them: a power of two that divides a batch.
 
-    Of V shards in no order a batch has ``1 - V/N`` of the noise of independent rows: few enough.
+    Of V shards in random order a batch has ``1 - V/N`` of the noise of independent rows.
     """
     few = max(1, batches.num_data // _SHARD_ROWS)
     divides = batches.batch_size & -batches.batch_size
     return min(divides, _MOST_SHARDS, 1 << (few.bit_length() - 1))
 
 
-def neighbours(data: PyTree) -> int:
+def rows_per_block(data: PyTree) -> int:
     """Rows to read together, 1 in memory."""
-    stored: Iterator[int] = (
-        leaf.neighbours for leaf in jax.tree.leaves(data) if isinstance(leaf, Stored)
+    blocks: Iterator[int] = (
+        leaf.block for leaf in jax.tree.leaves(data) if isinstance(leaf, RowsOnDisk)
     )
-    return min(max(1, num_rows(data) // 16), min(stored, default=1))
+    return min(max(1, num_rows(data) // 16), min(blocks, default=1))

@@ -22,6 +22,7 @@ from ornstein.models.ready_made import Prior, build, weighted_rows
 from ornstein.models.shared_priors import Groups
 from ornstein.results.predictive import Coefficients
 from ornstein.results.result import Result
+from ornstein.storage.codec import register
 from ornstein.tables import INTERCEPT_PRECISION
 
 Precision: TypeAlias = float | Sequence[float] | Literal["learn"]
@@ -47,6 +48,7 @@ class Options(NamedTuple):
     key: Key
 
 
+@register
 class Kept(NamedTuple):
     """What a stream goes on from.
 

@@ -1,22 +1,21 @@
 """Fitted estimators from folders. The reader is strict: what is damaged is refused."""
 
-import json
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import jax
 import numpy as np
 import numpy.typing as npt
 
 from ornstein._base.checks import shown
-from ornstein._base.errors import InputError
+from ornstein._base.errors import CheckpointError, InputError
 from ornstein._base.types import Vector
 from ornstein.estimators._classifier import BayesianLogisticClassifier
 from ornstein.estimators._fitting import Kept
 from ornstein.estimators._regressors import BayesianLinearRegressor, BayesianPoissonRegressor
-from ornstein.estimators._saving import ABOUT, DRAWS, DTYPES, FORMAT, STREAM
-from ornstein.estimators._units import Moments, Units
-from ornstein.models.earlier_rows import Past
+from ornstein.estimators._saving import ABOUT, DRAWS, DTYPES, STREAM, VERSION, About
 from ornstein.results.predictive import Coefficients
+from ornstein.storage import codec, records
 
 Estimator: TypeAlias = (
     BayesianLinearRegressor | BayesianLogisticClassifier | BayesianPoissonRegressor
@@ -31,7 +30,7 @@ _KINDS: dict[str, type[Estimator]] = {
 def load(folder: str | Path) -> Estimator:
     """Read the estimator that ``save`` wrote; anything else is an :class:`ornstein.InputError`.
 
-    It predicts as it did and can go on with ``partial_fit``, but has no ``posterior_``.
+    It predicts as before and takes more rows by ``partial_fit``, but has no ``posterior_``.
 
     Examples
     --------
@@ -47,7 +46,11 @@ def load(folder: str | Path) -> Estimator:
     for name in (ABOUT, DRAWS, STREAM):
         if not (place / name).is_file():
             raise InputError(f"{place} holds no estimator: it has no {name}.")
-    about = _read_about(place / ABOUT)
+    try:
+        text = (place / ABOUT).read_text()
+    except (OSError, ValueError) as error:
+        raise _damaged(place / ABOUT, error) from None
+    about = codec.from_json(text, About, VERSION, str(place / ABOUT))
     try:
         estimator = _rebuilt(about)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -62,78 +65,63 @@ def _damaged(path: Path, why: Any) -> InputError:
     return InputError(f"{path} is damaged ({shown(str(why))}); save the estimator again.")
 
 
-def _read_about(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(path.read_text())
-        version = found["format"]
-    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
-        raise _damaged(path, error) from None
-    if version != FORMAT:
-        raise InputError(f"{path} has format {shown(version)}; this version reads {FORMAT}.")
-    return dict(found)
-
-
-def _rebuilt(about: dict[str, Any]) -> Estimator:
-    """The estimator with all that the JSON holds; errors of any kind mean damage."""
-    given = {name: _parameter(value) for name, value in about["parameters"].items()}
-    estimator = _KINDS[about["estimator"]](**given)
-    columns = about["columns"]
-    if not isinstance(columns, int) or columns < 1:
-        raise ValueError(f"{shown(columns)} columns")
+def _rebuilt(about: About) -> Estimator:
+    """The estimator but for draws and stream; errors of any kind mean damage."""
+    estimator = _KINDS[about.estimator](**about.parameters)
+    columns = about.columns
+    if columns < 1:
+        raise ValueError(f"{columns} columns")
     estimator.n_features_in_ = columns
-    if about["names"] is not None:
-        if len(about["names"]) != columns or not all(isinstance(n, str) for n in about["names"]):
-            raise ValueError(f"names {shown(about['names'])}")
-        estimator.feature_names_in_ = np.asarray(about["names"], object)
+    if about.names is not None:
+        if len(about.names) != columns:
+            raise ValueError(f"names {shown(about.names)}")
+        estimator.feature_names_in_ = np.asarray(about.names, object)
     shape: tuple[int, ...] = (columns,)
     if isinstance(estimator, BayesianLogisticClassifier):
-        estimator.classes_ = _classes(about["classes"])
+        estimator.classes_ = _classes(about)
         count = len(estimator.classes_)
         shape = (1 if count == 2 else count, columns)
-    estimator.coef_ = _numbers("coef", about, shape)
-    intercept = _numbers("intercept", about, shape[:-1])
+    estimator.coef_ = _numbers("coef", about.coef, shape)
+    intercept = _numbers("intercept", about.intercept, shape[:-1])
     estimator.intercept_ = intercept if shape[:-1] else float(intercept)
-    precision = _numbers("prior_precision", about)
+    precision = _numbers("prior_precision", about.prior_precision)
     estimator.prior_precision_ = precision if precision.ndim else float(precision)
     if isinstance(estimator, BayesianLinearRegressor):
-        estimator.noise_scale_ = float(_numbers("noise_scale", about, ()))
-    estimator._seed = int(_numbers("seed", about, ()))
+        estimator.noise_scale_ = float(_numbers("noise_scale", about.noise_scale, ()))
+    estimator._seed = about.seed
     return estimator
 
 
-def _parameter(value: Any) -> Any:
-    return dict(map(tuple, value["pairs"])) if isinstance(value, dict) else value
-
-
-def _classes(found: dict[str, Any]) -> npt.NDArray[Any]:
-    labels: npt.NDArray[Any] = np.asarray(found["labels"], DTYPES[found["kind"]])
+def _classes(about: About) -> npt.NDArray[Any]:
+    if about.classes is None:
+        raise ValueError("no classes")
+    kind, found = about.classes
+    labels: npt.NDArray[Any] = np.asarray(found, DTYPES[kind])
     if labels.ndim != 1 or len(np.unique(labels)) != len(labels) or len(labels) < 2:
-        raise ValueError(f"classes {shown(found['labels'])}")
+        raise ValueError(f"classes {shown(found)}")
     return labels
 
 
-def _numbers(name: str, about: dict[str, Any], shape: tuple[int, ...] | None = None) -> Vector:
-    values = np.asarray(about[name], float)
+def _numbers(name: str, found: Any, shape: tuple[int, ...] | None = None) -> Vector:
+    values = np.asarray(found, float)
     if (shape is not None and values.shape != shape) or not np.isfinite(values).all():
         raise ValueError(f"{name} of shape {values.shape}")
     return values
 
 
-def _variables(path: Path, group: str | None) -> dict[str, Vector]:
-    """All variables of a NetCDF file."""
+def _posterior(path: Path) -> dict[str, Vector]:
+    """All variables of the draws."""
     import xarray
 
     try:
-        with xarray.open_dataset(path, group=group, engine="h5netcdf") as found:
+        with xarray.open_dataset(path, group="posterior", engine="h5netcdf") as found:
             return {str(name): np.asarray(v.values, float) for name, v in found.data_vars.items()}
     except (OSError, KeyError, ValueError, RuntimeError, TypeError) as error:
         raise _damaged(path, error) from None
 
 
-def _read_draws(
-    path: Path, estimator: Estimator, about: dict[str, Any]
-) -> tuple[int, Coefficients]:
-    found = _variables(path, "posterior")
+def _read_draws(path: Path, estimator: Estimator, about: About) -> tuple[int, Coefficients]:
+    found = _posterior(path)
     model = "linear" if isinstance(estimator, BayesianLinearRegressor) else "poisson"
     own: tuple[int, ...] = (estimator.n_features_in_,)
     if isinstance(estimator, BayesianLogisticClassifier):
@@ -147,38 +135,26 @@ def _read_draws(
         raise InputError(f"{path} does not belong to this folder's {ABOUT}; save again.")
     if not (coef.size and np.isfinite(coef).all() and np.isfinite(intercept).all()):
         raise _damaged(path, "no finite draws")
-    noise = float(about["noise_scale"]) if model == "linear" else 0.0
+    noise = about.noise_scale if model == "linear" else 0.0
     return len(coef), Coefficients.gather(model, coef, intercept, noise)
 
 
 def _read_stream(path: Path, estimator: Estimator) -> Kept | None:
-    found = _variables(path, None)
-    if not found:
-        return None
-    parts: dict[str, dict[str, Any]] = {"moments": {}, "units": {}, "past": {}, "learned": {}}
     try:
-        for name, values in found.items():
-            prefix, field = name.split("_", 1)
-            parts[prefix][field] = values
-            if not np.isfinite(values).all():
-                raise ValueError(f"{name} is not finite")
-        parts["units"] |= {name: float(parts["units"][name]) for name in _TARGET}
-        moments = {**parts["moments"], "weight": float(parts["moments"]["weight"])}
-        kept = Kept(
-            Moments(**moments),
-            Units(**parts["units"]),
-            Past(**parts["past"]),
-            parts["learned"],
-        )
+        kept = records.unpack(path.read_bytes())
+        if kept is None:
+            return None
+        if not isinstance(kept, Kept):
+            raise ValueError(f"no stream: {shown(kept)}")
+        leaves = jax.tree.leaves(kept)
+        if not all(np.isfinite(np.asarray(leaf, float)).all() for leaf in leaves):
+            raise ValueError("it is not finite")
         dim = estimator.coef_.size + estimator.fit_intercept * np.size(estimator.intercept_)
         columns = estimator.n_features_in_
-        fits = kept.past.hessian.shape == (dim, dim) and kept.past.slope.shape == (dim,)
-        fits = fits and kept.units.scale.shape == kept.units.centre.shape == (columns,)
-        if not fits or kept.moments.mean.shape != (columns + 1,):
+        fits = np.shape(kept.past.hessian) == (dim, dim) and np.shape(kept.past.slope) == (dim,)
+        fits = fits and np.shape(kept.units.scale) == np.shape(kept.units.centre) == (columns,)
+        if not fits or np.shape(kept.moments.mean) != (columns + 1,):
             raise ValueError("shapes do not fit")
-    except (KeyError, TypeError, ValueError) as error:
+    except (OSError, CheckpointError, TypeError, ValueError) as error:
         raise _damaged(path, error) from None
     return kept
-
-
-_TARGET = ("target_centre", "target_scale")

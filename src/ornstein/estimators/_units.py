@@ -6,11 +6,13 @@ import numpy as np
 
 from ornstein._base.types import Vector
 from ornstein.models.earlier_rows import Past
+from ornstein.storage.codec import register
 from ornstein.tables import in_own_units
 
 _CONSTANT = 1e-12  # standard deviation relative to the mean below which a column does not vary
 
 
+@register
 class Moments(NamedTuple):
     """Of columns: the rows' total weight, their means, and sums of squares about them."""
 
@@ -50,6 +52,7 @@ class Moments(NamedTuple):
         return self.mean, np.where(scale > _CONSTANT * np.abs(self.mean), scale, 1.0)
 
 
+@register
 class Units(NamedTuple):
     """What is subtracted from and divides the columns and the target."""
 

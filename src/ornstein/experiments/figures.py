@@ -10,13 +10,13 @@ from rich.console import Console
 
 import ornstein as orn
 from ornstein._base.progress import each
-from ornstein.api.comparison import VARIANTS, affordable
+from ornstein.api.comparison import affordable
 from ornstein.api.sampling import sample_whole
 from ornstein.experiments.problems import PROBLEMS
 from ornstein.linalg.operators import as_matrix
 from ornstein.results import plots
 
-_ROWS = {"sgd-f": "full-rank SGD", "sgd": "constant SGD", "bbvi": "BBVI"}
+_ROWS = {"sgd-dense": "full-rank SGD", "sgd-scalar": "constant SGD", "bbvi": "BBVI"}
 _COLUMNS = {"wine": "linear regression (wine)", "skin": "logistic regression (skin)"}
 _KEY = 2016
 
@@ -65,13 +65,13 @@ def figure2(
     """
     folder.mkdir(parents=True, exist_ok=True)
     with each("figure 2", 1, progress) as ready:
-        ready("wine, sgd")
-        result = _run("wine", "sgd", draws)
+        ready("wine, sgd-scalar")
+        result = _run("wine", "sgd-scalar", draws)
     flat = result.flat.reshape(-1, result.plan.dim)
     own = result.measured_kl("predicted")
     record = {
         "dataset": "wine",
-        "method": "sgd",
+        "method": "sgd-scalar",
         "labels": list(result.plan.labels),
         "predicted_cov": as_matrix(result.plan.predicted_cov).tolist(),
         "limit_cov": as_matrix(result.plan.limit_cov).tolist(),
@@ -86,9 +86,9 @@ def figure2(
 
 
 def _run(data: str, name: str, draws: int) -> orn.Result:
-    problem, variant = PROBLEMS[data], VARIANTS[name]
+    problem = PROBLEMS[data]
     post = problem.posterior()
-    plan = orn.plan(post, variant.method, variant.structure, problem.batch_size)
+    plan = orn.plan(post, name, batch_size=problem.batch_size)
     settings, _ = affordable(plan, draws, chains=4)
     return sample_whole(post, plan, key=_KEY, dtype="float32", progress=False, **settings)
 

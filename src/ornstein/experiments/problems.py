@@ -60,12 +60,12 @@ PROBLEMS: Mapping[str, Problem] = MappingProxyType(
 
 PAPER: Mapping[str, Mapping[str, float]] = MappingProxyType(
     {
-        "sgd": {"wine": 18.7, "skin": 0.471, "protein": 1000.9},
-        "sgd-d": {"wine": 14.0, "skin": 0.921, "protein": 678.4},
-        "sgd-f": {"wine": 0.7, "skin": 0.005, "protein": 1.8},
+        "sgd-scalar": {"wine": 18.7, "skin": 0.471, "protein": 1000.9},
+        "sgd-diagonal": {"wine": 14.0, "skin": 0.921, "protein": 678.4},
+        "sgd-dense": {"wine": 0.7, "skin": 0.005, "protein": 1.8},
         "sgld": {"wine": 2.9, "skin": 0.905, "protein": 4.5},
-        "sgfs-d": {"wine": 12.8, "skin": 0.864, "protein": 597.4},
-        "sgfs-f": {"wine": 0.8, "skin": 0.005, "protein": 1.3},
+        "sgfs-diagonal": {"wine": 12.8, "skin": 0.864, "protein": 597.4},
+        "sgfs-dense": {"wine": 0.8, "skin": 0.005, "protein": 1.3},
         "bbvi": {"wine": 44.7, "skin": 5.74, "protein": 478.1},
     }
 )

@@ -17,20 +17,20 @@ from ornstein.planning.planner import plan
 from ornstein.results.comparison import Entry, number
 
 METHODS = (
-    "sgd",
-    "sgd-d",
-    "sgd-f",
+    "sgd-scalar",
+    "sgd-diagonal",
+    "sgd-dense",
     "sgd-sqrt",
-    "exact",
+    "exact-plain",
     "momentum",
     "averaged",
     "sghmc",
     "sgld",
     "sgld-paper",
-    "sgfs-d",
-    "sgfs-f",
+    "sgfs-diagonal",
+    "sgfs-dense",
     "bbvi",
-    "bbvi-f",
+    "bbvi-dense",
     "laplace",
 )
 """``sgld`` takes the step our plan chooses, ``sgld-paper`` the paper's."""

@@ -95,7 +95,7 @@ def plans_hold_nearby(post: Posterior, geometry: Geometry) -> bool:
     They are where planning is expensive, the hyperparameters are the prior's only, and the rows are
     in memory.
     """
-    within_prior = not post.learnable.in_likelihood and not post.stored
+    within_prior = not post.learnable.in_likelihood and not post.on_disk
     return planning_is_expensive(geometry) and within_prior
 
 

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from ornstein._base.precision import double_precision
 from ornstein._base.trees import in_double
 from ornstein._base.types import Array, PyTree, Vector
 from ornstein.curvature.row_sums import block_rows
@@ -76,7 +77,7 @@ def _totals(post: Posterior, term: Callable[..., PyTree], *arrays: Vector) -> tu
     def of(side: _Side) -> PyTree:
         return term(learnable, eta, side, post.hyper, *arrays)
 
-    with jax.enable_x64(True):
+    with double_precision():
         total = jax.tree.map(np.asarray, of(_Side()))
         if learnable.in_likelihood:
             rows = sum_over_blocks(

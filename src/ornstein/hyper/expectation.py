@@ -14,11 +14,11 @@ Sigma)``: the information about ``eta`` that is lost because ``theta`` is unknow
 from collections.abc import Mapping
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from ornstein._base.errors import InputError
+from ornstein._base.precision import double_precision
 from ornstein._base.types import PyTree, Vector
 from ornstein.curvature.estimation import geometry, quick_geometry, under_prior
 from ornstein.curvature.geometry import Geometry
@@ -169,7 +169,7 @@ def foreseen(post: Posterior, values: PyTree, seen: Geometry) -> Posterior:
     there = post.with_hyper(values)
     if post.learnable.in_likelihood or post.quadratic or seen.structure == "diagonal":
         return there
-    with jax.enable_x64(True):
+    with double_precision():
         theta = jnp.asarray(post.start)
         slopes = [np.asarray(p.model.prior_gradient(theta, p.hyper)) for p in (post, there)]
     convex = post.learnable.ties is not None

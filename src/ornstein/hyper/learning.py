@@ -1,8 +1,6 @@
 """The record of learned hyperparameters."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass, replace
 
 import jax
 import numpy as np
@@ -10,8 +8,7 @@ import numpy as np
 from ornstein._base.trees import Layout
 from ornstein._base.types import PyTree, Vector
 from ornstein.models.hyperparameters import Learnable
-
-_TREES = ("values", "errors", "path")
+from ornstein.storage.codec import register
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,17 +56,16 @@ class Learning:
     labels: tuple[str, ...]
     layout: Layout
 
-    def to_record(self) -> dict[str, Any]:
-        """As plain values and arrays; trees as lists of their leaves."""
-        record = {f.name: getattr(self, f.name) for f in fields(Learning) if f.name != "layout"}
-        return record | {name: jax.tree.leaves(record[name]) for name in _TREES}
+    def to_record(self) -> "Learning":
+        """For a file: trees as lists of their leaves."""
+        values, errors, path = map(jax.tree.leaves, (self.values, self.errors, self.path))
+        return replace(self, values=values, errors=errors, path=path)
 
-    @classmethod
-    def from_record(cls, record: Mapping[str, Any], layout: Layout) -> "Learning":
-        """What :meth:`to_record` was made of."""
-        trees = {name: jax.tree.unflatten(layout.treedef, record[name]) for name in _TREES}
-        texts = {name: tuple(record[name]) for name in ("stages", "notes", "labels")}
-        return Learning(**{**record, **trees, **texts, "layout": layout})
+    def from_record(self, layout: Layout) -> "Learning":
+        """What :meth:`to_record` was made of, read from a file."""
+        trees = (layout.treedef.unflatten(t) for t in (self.values, self.errors, self.path))
+        values, errors, path = trees
+        return replace(self, values=values, errors=errors, path=path, layout=layout)
 
     def __repr__(self) -> str:
         """One line."""
@@ -100,6 +96,9 @@ class Learning:
         ]
         ending = f"{self.message}; {len(self.stages)} steps, {self.replans} re-plans"
         return "\n".join([*lines, ending, *(f"note: {note}" for note in self.notes)])
+
+
+register(Learning, given=("layout",))
 
 
 def interval(

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ornstein._base.types import Array, Vector
+from ornstein.storage.codec import register
 
 AnyArray: TypeAlias = Array | npt.NDArray[np.floating]
 
@@ -111,6 +112,7 @@ def as_flat(laid: _Laid, matrix: AnyArray) -> AnyArray:
     return _xp(matrix).concatenate([coef, matrix[..., laid.features]], axis=-1)
 
 
+@register
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class KroneckerBasis(Basis):
@@ -196,6 +198,7 @@ class KroneckerBasis(Basis):
         return KroneckerBasis(outer, inner, scale, self.features)
 
 
+@register
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class ClassBasis(Basis):

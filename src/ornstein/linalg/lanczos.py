@@ -6,11 +6,13 @@ from typing import NamedTuple
 import numpy as np
 
 from ornstein._base.types import Vector
+from ornstein.storage.codec import register
 
 _SHARE = 1e-14  # of a start, below which an eigenvalue is rounding's
 _ENDED = 3e-6  # of a product, what single precision leaves of it where there is no new direction
 
 
+@register
 class Spectrum(NamedTuple):
     """Eigenvalues of A relative to an approximation, and the share of all that each stands for."""
 

@@ -18,6 +18,7 @@ import scipy.linalg
 from ornstein._base.types import Vector
 from ornstein.linalg import eigen
 from ornstein.linalg.bases import AnyArray, Basis
+from ornstein.storage.codec import register
 
 
 class Factor(ABC):
@@ -50,7 +51,7 @@ class Factor(ABC):
 
     def coordinates(self, dim: int) -> int:
         """How many coordinates ``dim`` parameters have."""
-        return dim if np.ndim(self.array) == 0 else int(np.shape(self.array)[0])
+        return dim if np.ndim(self.array) == 0 else int(np.shape(self.array)[-1])
 
     def diagonal_of(self, root: "Factor") -> Vector | None:
         """``W^-1 R`` where that is a diagonal; None where it is not known to be."""
@@ -182,6 +183,7 @@ class Operator(ABC):
         return Diagonal(matrices[:, 0, 0])
 
 
+@register
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Diagonal(Operator, Factor):
@@ -266,6 +268,7 @@ class Diagonal(Operator, Factor):
         return np.asarray(self.values**2 * other.array)
 
 
+@register
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class Dense(Operator, Factor):
@@ -419,6 +422,7 @@ class _Along(Operator):
         return np.asarray(self.values**2 * other.array)
 
 
+@register
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class AlongBasis(_Along):
@@ -456,6 +460,7 @@ class AlongBasis(_Along):
         return self.basis.logdet(self.values)
 
 
+@register
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True)
 class AlongDual(_Along):
@@ -552,11 +557,6 @@ def as_operator(array: npt.ArrayLike) -> Diagonal | Dense:
     """
     values = np.asarray(array, float)
     return Dense(values) if values.ndim == 2 else Diagonal(values)
-
-
-def dim_of(factor: Operator | Factor) -> int:
-    """Number of coordinates; 0 for a multiple of the identity."""
-    return 0 if np.ndim(factor.array) == 0 else int(np.shape(factor.array)[0])
 
 
 def as_matrix(diagonal_or_matrix: Vector) -> Vector:

@@ -2,10 +2,10 @@
 
 from dataclasses import dataclass
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ornstein._base.precision import double_precision
 from ornstein._base.types import Array, PyTree, Vector
 from ornstein.linalg.operators import Factor
 from ornstein.models.contract import LocalModel, Minibatch, Model
@@ -23,7 +23,7 @@ class ChainRule(LocalModel):
         """What the gradients take as ``hyper``; ``slope`` as in :meth:`Model.localise`."""
         local = {"center": center, "factor": factor, "model": hyper}
         if slope is not None:
-            with jax.enable_x64(True):
+            with double_precision():
                 prior = np.asarray(self.model.prior_gradient(jnp.asarray(center), hyper))
             local["shift"] = slope - prior
         return local

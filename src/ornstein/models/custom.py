@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ornstein._base import captured
+from ornstein._base.precision import double_precision
 from ornstein._base.trees import Layout, cast
 from ornstein._base.types import Array, Constrain, LogLikelihood, LogPrior, PyTree, Vector
 from ornstein.data.passes import blocks
@@ -81,7 +82,7 @@ def map_vectors(function: Constrain, layout: Layout, flat: Vector) -> PyTree:
     def some(constants: list[Array], vectors: Array) -> PyTree:
         return jax.vmap(captured.bind(function, constants))(layout.unravel(vectors))
 
-    with jax.enable_x64(True):
+    with double_precision():
         constants = captured.constants(function)
         parts = [
             jax.tree.map(lambda leaf, kept=weights > 0: np.asarray(leaf)[kept], some(constants, v))

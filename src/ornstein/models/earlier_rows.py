@@ -9,10 +9,12 @@ import numpy as np
 
 from ornstein._base.types import Array, PyTree, Vector
 from ornstein.models.glm import Glm
+from ornstein.storage.codec import register
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 
 
+@register
 class Past(NamedTuple):
     """The earlier rows' ``-log p(y | theta)``, to second order.
 

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from ornstein._base.checks import choice, shown
 from ornstein._base.errors import InputError
+from ornstein._base.precision import double_precision
 from ornstein._base.trees import Layout
 from ornstein._base.types import Array, LogLikelihood, LogPrior, PyTree, Vector
 
@@ -114,7 +115,7 @@ class Learnable:
 
     def to_real(self, values: PyTree) -> Vector:
         """The values as a flat vector on the unconstrained scale."""
-        with jax.enable_x64(True):
+        with double_precision():
             mapped = [
                 np.asarray(constraint.to_real(jnp.asarray(leaf, float)), float).reshape(-1)
                 for constraint, leaf in zip(self.constraints, jax.tree.leaves(values), strict=True)
@@ -129,7 +130,7 @@ class Learnable:
 
     def host_values(self, eta: Vector) -> PyTree:
         """Values from such a vector, as float64 host arrays."""
-        with jax.enable_x64(True):
+        with double_precision():
             return jax.tree.map(lambda leaf: np.asarray(leaf, float), self.from_real(eta))
 
 
@@ -201,7 +202,7 @@ def _check_range(where: str, leaf: Vector, constraint: Constraint) -> None:
         raise InputError(f"{where} must lie between 0 and 1, found {shown(leaf.tolist())}.")
     if constraint.name in CONSTRAINTS:
         return
-    with jax.enable_x64(True):
+    with double_precision():
         real = np.asarray(constraint.to_real(jnp.asarray(leaf)), float)
         back = np.asarray(constraint.from_real(jnp.asarray(real)), float)
     if back.shape != leaf.shape or not np.allclose(back, leaf, rtol=_ROUND_TRIP, atol=1e-12):

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ornstein._base.memory import fresh
+from ornstein._base.precision import double_precision
 from ornstein._base.trees import cast
 from ornstein._base.types import Array, PyTree, Vector
 from ornstein.linalg.bases import KroneckerBasis, by_output
@@ -277,7 +278,7 @@ def _shared_precision(basis: KroneckerBasis, precision: Vector) -> Vector | None
 
 def _means(family: Family, hyper: PyTree, offset: Vector) -> Vector:
     """Targets without residual at the centre."""
-    with jax.enable_x64(True):
+    with double_precision():
         return np.asarray(_compiled_means(family, offset, hyper))
 
 

@@ -9,9 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ornstein._base.errors import InputError
+from ornstein._base.precision import double_precision
 from ornstein._base.trees import Layout, cast, num_rows
 from ornstein._base.types import Array, Constrain, LogLikelihood, LogPrior, PyTree, Vector
-from ornstein.data.on_disk import Stored
+from ornstein.data.on_disk import RowsOnDisk
 from ornstein.linalg.operators import Factor
 from ornstein.models import user_functions
 from ornstein.models.contract import Model, per_example
@@ -169,7 +170,7 @@ class Posterior:
         post.hyperparameters = learnable.checked("values", values)
         post._given = post.hyperparameters, self._given[1]
         if self._model is not None:
-            with jax.enable_x64(True):
+            with double_precision():
                 put = learnable.assign(post.hyperparameters, self.hyper)
                 post.hyper = jax.tree.map(np.asarray, put)
         if learnable.functions is not None:
@@ -198,9 +199,9 @@ class Posterior:
         return Posterior(*functions, self.data, params, hyper, constraints, self.constrain)
 
     @property
-    def stored(self) -> bool:
+    def on_disk(self) -> bool:
         """Whether the rows stay on disk."""
-        return any(isinstance(leaf, Stored) for leaf in jax.tree.leaves(self.data))
+        return any(isinstance(leaf, RowsOnDisk) for leaf in jax.tree.leaves(self.data))
 
     @property
     def known(self) -> bool:

@@ -13,7 +13,7 @@ from ornstein._base.errors import InputError
 from ornstein._base.trees import Layout
 from ornstein._base.types import LogLikelihood, LogPrior, PyTree
 from ornstein.data import inputs
-from ornstein.data.on_disk import AnyRows, Stored
+from ornstein.data.on_disk import AnyRows, RowsOnDisk
 from ornstein.models.earlier_rows import ContinuedGlm, Past
 from ornstein.models.families import Bernoulli, Categorical, Counts, Family, Gaussian
 from ornstein.models.glm import Glm
@@ -171,7 +171,7 @@ def weighted_rows(
     """Rows for :func:`build`, checked; those of weight 0 left out."""
     if sample_weight is None:
         return {"x": table, "y": target}
-    if isinstance(table, Stored) or isinstance(target, Stored):
+    if isinstance(table, RowsOnDisk) or isinstance(target, RowsOnDisk):
         raise InputError(
             "sample_weight is for rows in memory: of a table on disk, leave out rows that should "
             "not count, and write others as often as they should."

@@ -11,7 +11,7 @@ from ornstein._base.checks import same_layout
 from ornstein._base.errors import InputError
 from ornstein._base.trees import Layout
 from ornstein._base.types import Constrain, PyTree
-from ornstein.data.on_disk import AnyRows, Stored, on_disk
+from ornstein.data.on_disk import AnyRows, RowsOnDisk, map_as_rows
 from ornstein.models.custom import CustomModel, put_hyper
 
 
@@ -130,12 +130,12 @@ def _depends(function: Callable[[PyTree], Any], values: PyTree) -> bool:
 
 
 def _as_rows(leaf: Any) -> AnyRows:
-    leaf = on_disk(leaf)
-    return leaf if isinstance(leaf, Stored) else np.asarray(leaf)
+    leaf = map_as_rows(leaf)
+    return leaf if isinstance(leaf, RowsOnDisk) else np.asarray(leaf)
 
 
 def _count_not_finite(leaf: AnyRows) -> int:
-    if isinstance(leaf, Stored):
+    if isinstance(leaf, RowsOnDisk):
         return int(leaf.scan.bad.sum())
     finite = np.isfinite(leaf)
     return 0 if finite.all() else int((~finite).sum())

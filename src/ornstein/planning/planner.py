@@ -48,7 +48,7 @@ def plan(
     post
         The posterior.
     method
-        One of ``ornstein.METHODS``.
+        One of ``ornstein.METHODS``, or one with its structure: see ``ornstein.VARIANTS``.
     structure
         Structure of the gain; the method's default, or where a matrix would be too large
         ``per-class`` (or ``kronecker`` if there are too many columns) for a softmax, else
@@ -93,7 +93,7 @@ def plan(
             f"post must be an ornstein Posterior, found {type(post).__name__}. "
             "Make one with ornstein.models or ornstein.Posterior."
         )
-    chosen = methods.find(method)
+    chosen, structure, control_variates = methods.resolve(method, structure, control_variates)
     options = chosen.all_options(options, tuple(signature(plan).parameters))
     N = post.num_data
     checks.random_key(key)
@@ -160,7 +160,7 @@ def replan(post: Posterior, near: Plan) -> Plan:
     under = estimation.under_prior(near.geometry, post)
     geometry = replace(under, center=theta, gradient=mean_gradient(post, theta))
     parameters = Parameters(tuple(post.labels), post.layout, post.model)
-    method, options = methods.find(near.method), dict(near.options)
+    method, options = methods.METHODS[near.method], dict(near.options)
     anchored = near.anchor
     if anchored is not None:
         slope = post.num_data * geometry.gradient
@@ -171,7 +171,7 @@ def replan(post: Posterior, near: Plan) -> Plan:
 
 def _readable(post: Posterior, method: Method, batches: str) -> str:
     """The scheme, or blocks for rows on disk unless it is said."""
-    if not post.stored:
+    if not post.on_disk:
         if batches == "blocks":
             raise InputError("batches='blocks' are read from disk; for rows in memory, use others.")
         return batches

@@ -17,6 +17,7 @@ from ornstein.data.batches import Batches
 from ornstein.linalg.operators import Operator
 from ornstein.models.contract import Model
 from ornstein.planning.rules import LinearChain, Rule
+from ornstein.storage.codec import encode, register
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -207,12 +208,12 @@ class Plan:
             "structure": self.structure,
             "equation": self.equation,
             "target": self.target,
-            "options": _plain(self.options),
+            "options": encode(self.options, lists=True),
             "rows": self.num_data,
             "batch_size": self.batch_size,
             "batches": self.batches.scheme,
             "control_variates": self.control_variates,
-            "rule": _plain(self.rule.record()),
+            "rule": encode(self.rule, lists=True),
             "predicted_kl": self.predicted_kl,
             "predicted_kl_ou": self.predicted_kl_ou,
             "relaxation_steps": self.relaxation_steps,
@@ -280,13 +281,7 @@ class Plan:
         return f"{self.structure} gain" if self.is_chain else self.structure
 
 
-def _plain(value: Any) -> Any:
-    """What JSON knows."""
-    if isinstance(value, Mapping):
-        return {name: _plain(part) for name, part in value.items()}
-    if isinstance(value, Rule):
-        return _plain(value.record())
-    return np.asarray(value).tolist() if isinstance(value, np.ndarray | np.generic) else value
+register(Plan, given=("layout", "model"))
 
 
 def _size(count: int) -> str:

@@ -109,7 +109,7 @@ def tune(
             f"geometry must be an ornstein Geometry, found {type(geometry).__name__}. Make one "
             "with ornstein.Geometry.of or ornstein.geometry."
         )
-    chosen = methods.find(method)
+    chosen, structure, _ = methods.resolve(method, structure)
     given = chosen.all_options(options, tuple(signature(tune).parameters))
     if structure is None:
         own = (s for s in chosen.structures if structures.find(s).suits(geometry))

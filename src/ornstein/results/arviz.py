@@ -7,7 +7,7 @@ from typing import Any
 
 
 def arviz_module() -> Any:
-    """ArviZ, whatever becomes of its own notice.
+    """ArviZ, even where its own notice cannot be shown.
 
     On the first import of a day some versions show one and keep the date in the user's cache
     folder. That fails where another process does so at the same moment, or nothing can be written

@@ -1,4 +1,4 @@
-"""What a comparison of methods found, as a table."""
+"""The results of a comparison of methods, as a table."""
 
 import json
 from collections.abc import Mapping
@@ -63,7 +63,7 @@ class Comparison:
     reference
         What divergences are measured from.
     results
-        The runs by name, for pictures.
+        The runs by name, for plots.
     """
 
     entries: tuple[Entry, ...]

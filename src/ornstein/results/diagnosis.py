@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-import jax
 import numpy as np
-import scipy.stats
+import scipy.special
 
 from ornstein import theory
+from ornstein._base.precision import double_precision
 from ornstein._base.types import Vector
 from ornstein.curvature.products import hessian_products
 from ornstein.curvature.row_sums import joint_losses
@@ -89,7 +89,7 @@ def diagnose(post: Posterior, plan: Plan, draws: Vector) -> Diagnosis:
     flat = draws.reshape(-1, plan.dim)
     if plan.geometry.approximate:
         return _without_matrices(post, plan, draws)
-    with jax.enable_x64(True):
+    with double_precision():
         seen = _of_chains(post, plan, flat) if plan.is_chain else Diagnosis(())
         checks = (
             *seen.checks,
@@ -105,7 +105,7 @@ def _without_matrices(post: Posterior, plan: Plan, draws: Vector) -> Diagnosis:
     """The checks that need no D x D matrix: A1-A3 and the covariance's entries are left out."""
     some = spaced(draws.reshape(-1, plan.dim), _DRAWS)
     columns = np.linspace(0, plan.dim - 1, min(plan.dim, _PARAMETERS)).astype(int)
-    with jax.enable_x64(True):
+    with double_precision():
         checks = (
             _quadratic_loss(post, plan, some),
             _specification_along(plan),
@@ -337,7 +337,7 @@ def _stationarity(draws: Vector) -> Check:
     effective = [float(arviz.ess(halves[..., i], method="mean")) for i in range(dim)]
     error = halves.reshape(-1, dim).std(axis=0) * np.sqrt(4 / np.asarray(effective))
     drift = np.max(np.abs(first.mean(axis=(0, 1)) - second.mean(axis=(0, 1))) / error)
-    bound = scipy.stats.norm.isf(0.0005 / dim)
+    bound = -scipy.special.ndtri(0.0005 / dim)
     verdict = _verdict(number, 1.01, 1.05)
     if drift > bound:
         verdict = "fail"
@@ -356,7 +356,7 @@ def _covariance(plan: Plan, draws: Vector) -> Check:
     value, floor = measured_kl(draws, plan.center, as_matrix(plan.predicted_cov))
     dim = plan.dim
     terms = dim * (dim + 3) / 2
-    noise = floor * scipy.stats.chi2.isf(0.001, terms) / terms
+    noise = floor * scipy.special.chdtri(terms, 0.001) / terms
     return Check(
         "covariance",
         "draws have the predicted covariance",

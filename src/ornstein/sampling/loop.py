@@ -13,13 +13,12 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.experimental.xla_metadata import set_xla_metadata
 
 from ornstein._base.trees import cast, to_device
 from ornstein._base.types import Array, PyTree
-from ornstein.data.batches import Reader
-from ornstein.linalg.operators import BasisRoot, Dense, Diagonal, Factor, Operator, dim_of
+from ornstein.data.readers import Reader
+from ornstein.linalg.operators import Diagonal, Factor, Operator
 from ornstein.models.contract import LocalModel, Minibatch
 from ornstein.planning.plans import Plan
 from ornstein.planning.rules import Inputs, Kernel, Rule
@@ -27,9 +26,6 @@ from ornstein.planning.rules.contract import State
 
 ROWS = "rows"
 """The axis of a mesh along which the rows of a batch are spread."""
-
-IDENTITY = Diagonal(np.ones(()))
-"""The factor by which z is ``theta - center``."""
 
 _BULK = 2**15  # random numbers made at once,
 _ROWS_BULK = 2**17  # and where each row of a batch takes one
@@ -94,7 +90,8 @@ class Problem(NamedTuple):
     def of(cls, plan: Plan, factor: Factor, rows: PyTree, hyper: PyTree, dtype: Any) -> "Problem":
         """The arrays for the coordinates z of ``theta = center + W z``, W the factor (X8)."""
         rule = plan.rule.whitened(factor, plan.dim)
-        root = None if plan.injected_cov is None else root_along(factor, plan.injected_cov)
+        injected = plan.injected_cov
+        root = None if injected is None else factor.whiten(injected.sqrt(), plan.dim)
         noise = rule.noise_factor(root)
         return cls(
             rows=to_device(rows),
@@ -102,20 +99,6 @@ class Problem(NamedTuple):
             noise_factor=None if noise is None else to_device(noise.astype(dtype)),
             rule=to_device(cast(rule, dtype)),
         )
-
-
-def root_along(factor: Factor, cov: Operator) -> Factor:
-    """Factor of a covariance in the coordinates z, ``W^-1 R`` with ``R R'`` the covariance."""
-    root = cov.sqrt()
-    if factor is IDENTITY:
-        return root
-    diagonal = isinstance(factor, Diagonal) and isinstance(root, Diagonal)
-    if isinstance(factor, BasisRoot) and isinstance(root, BasisRoot):
-        diagonal = factor.basis is root.basis
-    if diagonal:
-        return Diagonal(np.asarray(root.array) / np.asarray(factor.array))
-    size = dim_of(root) or dim_of(factor)
-    return Dense(np.asarray(factor.solve(root.dense(size).T)).T)
 
 
 class Segments(NamedTuple):
@@ -190,7 +173,7 @@ def advance(
     reader, small = loop.reader, loop.is_small(problem.rule) and not watch
 
     def segment(state: State, this: Segments) -> tuple[State, Array | None]:
-        rows = this.rows if reader.fed else reader.arrange(problem.rows, this.order)
+        rows = this.rows if reader.prefetched else reader.arrange(problem.rows, this.order)
         batch_root = jax.random.fold_in(batch_key, this.number)
         noise_root = jax.random.fold_in(noise_key, this.number)
 

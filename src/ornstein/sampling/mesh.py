@@ -18,9 +18,10 @@ from jax.sharding import PartitionSpec as P
 
 from ornstein._base import multihost
 from ornstein._base.errors import InputError
+from ornstein._base.precision import precision_of
 from ornstein._base.types import Array, PyTree
 from ornstein.data.on_disk import ahead
-from ornstein.data.prefetch import SCHEMES, Feed
+from ornstein.data.prefetch import SCHEMES, Prefetch
 from ornstein.sampling.loop import ROWS, Loop, Problem, Segments, advance
 from ornstein.sampling.settings import Report, Settings, Status
 from ornstein.sampling.threads import Chain, ThreadExecutor, finite_draws
@@ -33,7 +34,7 @@ _ROWS = P(CHAINS, None, None, ROWS)
 _SEGMENTS: Any = Segments(*(P(), P(), P()), _ROWS)  # type: ignore[arg-type]
 
 
-def checked_mesh(mesh: Mesh, chains: int, feed: Feed) -> Mesh:
+def checked_mesh(mesh: Mesh, chains: int, feed: Prefetch) -> Mesh:
     """The mesh with both axes, chains first; raises where chains or batches do not fit it."""
     if not isinstance(mesh, Mesh):
         raise InputError(
@@ -70,7 +71,7 @@ class MeshExecutor(ThreadExecutor):
         mesh: Mesh,
         loop: Loop,
         problem: Problem,
-        feed: Feed,
+        feed: Prefetch,
         entropy: tuple[int, ...],
         settings: Settings,
         checkpoint: Checkpoint | None,
@@ -177,7 +178,7 @@ class MeshExecutor(ThreadExecutor):
         return jax.tree.map(lambda *leaves: np.stack(leaves), *by_chain)
 
     def _precision(self) -> Any:
-        return jax.enable_x64(self.settings.dtype == "float64")
+        return precision_of(self.settings.dtype)
 
     def _spread(self, value: Any, spec: P) -> Array:
         """A host array on all devices that are to have a part of it."""

@@ -13,14 +13,15 @@ from jax.sharding import Mesh
 from ornstein._base.errors import InputError
 from ornstein._base.interrupts import listening
 from ornstein._base.memory import fresh
+from ornstein._base.precision import precision_of
 from ornstein._base.types import Array, PyTree, Vector
-from ornstein.data.batches import Reader
-from ornstein.data.prefetch import Feed, shards_of
-from ornstein.linalg.operators import Factor, dim_of
+from ornstein.data.prefetch import Prefetch, shards_of
+from ornstein.data.readers import Reader
+from ornstein.linalg.operators import Factor
 from ornstein.models.contract import LocalProblem
 from ornstein.models.posterior import Posterior
 from ornstein.planning.plans import Plan
-from ornstein.sampling.loop import ROWS, Loop, Problem, build_kernel, root_along
+from ornstein.sampling.loop import ROWS, Loop, Problem, build_kernel
 from ornstein.sampling.mesh import MeshExecutor, checked_mesh
 from ornstein.sampling.settings import Goal, OpenProgress, Run, Settings, Status, from_record
 from ornstein.sampling.threads import Chain, ThreadExecutor, warm_draws
@@ -51,7 +52,7 @@ def run_chains(
     Chains begin at ``starts`` (chains, D) or spread about the optimum, or go on from a checkpoint.
     They are spread over this process's threads, or with their batches over the devices of a mesh.
     """
-    with jax.enable_x64(settings.dtype == "float64"):
+    with precision_of(settings.dtype):
         executor, chains, factor = _prepare(post, plan, key, settings, starts, checkpoint, mesh)
     loop = executor.loop
     ended = executor.restore(chains)
@@ -122,7 +123,7 @@ class _Source(NamedTuple):
 
     reader: Reader
     rows: PyTree
-    feed: Feed | None
+    feed: Prefetch | None
     mesh: Mesh | None
     segment_draws: int
 
@@ -143,7 +144,7 @@ def _prepare(
     loop = Loop(
         model=local.model,
         reader=source.reader,
-        dim=dim_of(local.factor) or plan.dim,
+        dim=local.factor.coordinates(plan.dim),
         thin=settings.thin,
         segment_draws=source.segment_draws,
         dtype=settings.dtype,
@@ -169,16 +170,18 @@ def _source(
 ) -> _Source:
     """Where rows come from, and how many draws a segment of them serves."""
     segment_draws, rows_last = _segment_draws(plan, settings), local.model.rows_last
-    if not post.stored and mesh is None:
+    if not post.on_disk and mesh is None:
         multiplicity = None if plan.anchor is None else plan.anchor.multiplicity
         folded = local.fold(post.data)
         reader, rows = Reader.lay_out(plan.batches, rows_last, folded, entropy, multiplicity)
         return _Source(reader, rows, None, None, segment_draws)
     shards = 1 if mesh is None else shards_of(plan.batches)
-    feed = Feed(plan.batches, post.data, local.fold, entropy, shards)
+    feed = Prefetch(plan.batches, post.data, local.fold, entropy, shards)
     mesh = mesh and checked_mesh(mesh, settings.chains, feed)
     segment_draws = min(segment_draws, _fed_draws(feed, plan, settings))
-    return _Source(Reader(plan.batches, rows_last, fed=True), None, feed, mesh, segment_draws)
+    return _Source(
+        Reader(plan.batches, rows_last, prefetched=True), None, feed, mesh, segment_draws
+    )
 
 
 def _begun(
@@ -191,7 +194,7 @@ def _begun(
     starts: Vector | None,
 ) -> list[Chain]:
     """Chains at their starts: those given, or as over-dispersed as the settings say."""
-    spread, kernel = root_along(factor, plan.predicted), build_kernel(loop, problem)
+    spread, kernel = factor.whiten(plan.predicted.sqrt(), plan.dim), build_kernel(loop, problem)
     chains = []
     for number in range(settings.chains):
         if starts is None:
@@ -224,13 +227,13 @@ def _segment_draws(plan: Plan, settings: Settings) -> int:
     order, draw = _ORDER_READS * batches.num_data, settings.thin * batches.batch_size
     if batches.replacement and draw * plan.dim > _EXPENSIVE:
         return 1
-    if batches.line == 1:
+    if batches.block == 1:
         return quarter
     sizes = (min(most, quarter * more) for more in (1, 2, 4))
     return min(sizes, key=lambda size: -(-total // size) * (order + size * draw))
 
 
-def _fed_draws(feed: Feed, plan: Plan, settings: Settings) -> int:
+def _fed_draws(feed: Prefetch, plan: Plan, settings: Settings) -> int:
     """Draws of a segment whose rows, read by the host, stay within the memory bound."""
     draw_bytes = feed.step_bytes * settings.thin
     if draw_bytes > _LONGEST_BYTES:

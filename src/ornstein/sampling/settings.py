@@ -2,17 +2,20 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import jax.numpy as jnp
 import numpy as np
 
+from ornstein._base.checks import shown
 from ornstein._base.errors import CheckpointError, InputError
 from ornstein._base.types import Vector
+from ornstein.storage.codec import register
 
 
+@register
 @dataclass(frozen=True)
 class Status:
     """How a run ended: ``done``, ``diverged`` (which chain, at which step) or ``interrupted``."""
@@ -37,6 +40,7 @@ class Settings:
     chunk: int | None
 
 
+@register
 class Run(NamedTuple):
     """Draws as vectors (chains, draws, D), how the run went, and what was recorded online."""
 
@@ -89,22 +93,15 @@ def interrupted(step: int) -> Status:
 
 
 def to_record(done: Run) -> dict[str, Any]:
-    """How a run ended, as a record; draws are kept elsewhere."""
-    return {
-        "status": asdict(done.status),
-        "steps": done.steps,
-        "seconds": done.seconds,
-        "path": dict(done.path),
-    }
+    """How a run ended, for a file; draws are kept elsewhere."""
+    return {"done": done._replace(flat=done.flat[:, :0])}
 
 
 def from_record(flat: Vector, record: Mapping[str, Any]) -> Run:
     """The run that ended so, with its draws."""
-    try:
-        status = Status(**record["status"])
-        return Run(flat, status, record["steps"], record["seconds"], record["path"])
-    except (TypeError, KeyError) as error:
-        raise CheckpointError(f"the checkpoint's end is unreadable ({error}).") from error
+    if not isinstance(record["done"], Run):
+        raise CheckpointError(f"the checkpoint's end holds no run: {shown(record['done'])}.")
+    return record["done"]._replace(flat=flat)
 
 
 def check_dtype(dtype: str | None) -> str:

@@ -13,10 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ornstein._base.memory import fresh
+from ornstein._base.precision import precision_of
 from ornstein._base.trees import to_device
 from ornstein._base.types import Array, PyTree
 from ornstein.data.batches import Order
-from ornstein.data.prefetch import Feed
+from ornstein.data.prefetch import Prefetch
 from ornstein.planning.rules.contract import State
 from ornstein.sampling.loop import Loop, Problem, Segments, advance
 from ornstein.sampling.settings import (
@@ -78,7 +79,7 @@ class ThreadExecutor:
         self,
         loop: Loop,
         problem: Problem,
-        feed: Feed | None,
+        feed: Prefetch | None,
         entropy: tuple[int, ...],
         settings: Settings,
         checkpoint: Checkpoint | None,
@@ -110,7 +111,7 @@ class ThreadExecutor:
         ended = self.checkpoint.ended()
         if found is None:
             return None
-        with jax.enable_x64(self.settings.dtype == "float64"):
+        with precision_of(self.settings.dtype):
             for chain, kept in zip(chains, found.chains, strict=True):
                 shape = jax.tree.structure(chain.state)
                 chain.state = jax.tree.unflatten(shape, to_device(kept.state))
@@ -200,7 +201,7 @@ class ThreadExecutor:
         """Advance a chain by a chunk, unless it diverges; its draws in whitened coordinates."""
         first = chain.at
         segments = chain.ahead or self._segments(chain, first)
-        with jax.enable_x64(self.settings.dtype == "float64"):
+        with precision_of(self.settings.dtype):
             state, positions = advance(
                 self.loop, False, self.problem, chain.key, chain.state, segments
             )
@@ -218,10 +219,10 @@ class ThreadExecutor:
         numbers, steps = range(first, first + self.chunk), self.loop.segment_steps
         batches = self.loop.reader.batches
         if chain.orders is None:  # one read by the device, one being written
-            shape = self.chunk, batches.order_length(steps)
+            shape = self.chunk, batches.permutation_length(steps)
             chain.orders = fresh(shape, np.int32), fresh(shape, np.int32)
         orders = chain.orders[first // self.chunk % 2]
-        batches.orders(self.entropy, chain.number, numbers, steps, orders)
+        batches.write_permutations(self.entropy, chain.number, numbers, steps, orders)
         return Segments(
             number=np.asarray(numbers, np.int32),  # type: ignore[arg-type]
             order=orders,  # type: ignore[arg-type]
@@ -242,7 +243,7 @@ class ThreadExecutor:
         loop, settings = self.loop, self.settings
         if settings.chunk is not None:
             return min(settings.chunk, total)
-        order_bytes = 4 * max(1, loop.reader.batches.order_length(loop.segment_steps))
+        order_bytes = 4 * max(1, loop.reader.batches.permutation_length(loop.segment_steps))
         most = max(1, _ORDER_BYTES // order_bytes)
         if self.feed is not None:
             held = 2 * settings.chains * loop.segment_steps * self.feed.step_bytes
@@ -262,7 +263,7 @@ class ThreadExecutor:
     def _bad_step(self, chain: Chain) -> int:
         """First non-finite step of a chain's last chunk, found by running it again, watched."""
         segments = self._segments(chain, chain.at)
-        with jax.enable_x64(self.settings.dtype == "float64"):
+        with precision_of(self.settings.dtype):
             _, finite = advance(self.loop, True, self.problem, chain.key, chain.state, segments)
         return chain.at * self.loop.segment_steps + int(np.argmin(np.asarray(finite).ravel()))
 

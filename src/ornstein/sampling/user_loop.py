@@ -11,14 +11,16 @@ from ornstein._base.checks import same_layout
 from ornstein._base.errors import InputError
 from ornstein._base.trees import Layout, num_rows, to_device
 from ornstein._base.types import Array, PyTree
-from ornstein.data.batches import Reader, distinct_rows, weights_of
+from ornstein.data.batches import distinct_rows, weights_of
+from ornstein.data.readers import Reader
+from ornstein.linalg.operators import IDENTITY
 from ornstein.models.chain_rule import ChainRule
 from ornstein.models.posterior import Posterior
 from ornstein.planning.planner import fitting
 from ornstein.planning.plans import Plan
 from ornstein.planning.rules import Info
 from ornstein.planning.rules.contract import State
-from ornstein.sampling.loop import IDENTITY, Loop, Problem, build_kernel
+from ornstein.sampling.loop import Loop, Problem, build_kernel
 
 
 class Rows(NamedTuple):

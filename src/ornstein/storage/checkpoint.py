@@ -1,4 +1,4 @@
-"""Checkpoints: a run kept in a folder as it goes, to go on from where it stopped.
+"""Checkpoints: a run kept in a folder as it goes, to resume where it stopped.
 
 ``run-0.orn``
     arguments, fingerprint of the data, plan, learned hyperparameters: written once
@@ -9,9 +9,9 @@
 ``lock``
     held while a run writes here
 
-Every file is written whole, then renamed into place, and knows its own checksum. Draws are written
-once, so a run's checkpoints cost as much as its draws. Of damaged draws the run goes back to the
-last checkpoint before them. The first number counts restarts after a divergence.
+Every file is written whole, then renamed into place, and holds its own checksum. Draws are written
+once, so a run's checkpoints cost as much as its draws. Where draws are damaged, the run resumes
+from the last checkpoint before them. The first number counts restarts after a divergence.
 """
 
 import re
@@ -27,6 +27,7 @@ import numpy.typing as npt
 from ornstein._base import checks, multihost
 from ornstein._base.errors import CheckpointError, CheckpointWarning, InputError
 from ornstein.storage import records
+from ornstein.storage.codec import register
 from ornstein.storage.folders import claimed, part_of, write_file
 
 COMMAND = "command.orn"
@@ -35,6 +36,7 @@ _OURS = re.compile(r"(run-\d+|draws-\d+-\d+|end-\d+|command)\.orn|lock")
 _EVERY = 30.0
 
 
+@register
 class Saved(NamedTuple):
     """One chain: segments made, leaves of its state after them, pieces of draws so far."""
 
@@ -72,20 +74,20 @@ class Checkpoint:
         for attempt in attempts:
             self.attempt = attempt
             try:
-                record = self._read(self._path("run"), "arguments", "plan")
+                record = self._read(self._path("run"), "arguments", "start")
             except CheckpointError as error:
                 if attempt == attempts[-1]:
                     raise CheckpointError(
-                        f"{error}. Without it the draws in {self.folder} can not be used; to start "
-                        "anew, remove the folder or name another."
+                        f"{error}. Without it the draws in {self.folder} cannot be used; to start "
+                        "again, remove the folder or name another."
                     ) from None
-                warnings.warn(f"{error}. Going back to the attempt before.", CheckpointWarning, 4)
+                warnings.warn(f"{error}. Resuming the attempt before.", CheckpointWarning, 4)
             else:
                 return record
         if self._numbers(r"draws-\d+-(\d+)\.orn"):
             raise CheckpointError(
                 f"{self.folder} holds draws, but not what they began with (run-0.orn). To start "
-                "anew, remove the folder or name another."
+                "again, remove the folder or name another."
             )
         return None
 
@@ -99,7 +101,7 @@ class Checkpoint:
     def restore(self, like: Sequence[Saved]) -> Progress | None:
         """What was kept of chains like these; None at the beginning.
 
-        Damaged draws, and any after them, are left behind with a warning.
+        Damaged draws, and any after them, are dropped with a warning.
         """
         chains = [Saved(one.at, one.state, []) for one in like]
         seconds, found = 0.0, sorted(self._numbers(rf"draws-{self.attempt}-(\d+)\.orn"))
@@ -115,7 +117,7 @@ class Checkpoint:
             except (CheckpointError, TypeError, ValueError, KeyError, AttributeError) as error:
                 reason = str(error) if isinstance(error, CheckpointError) else f"{path}: {error}"
                 last = "the beginning" if number == 1 else f"checkpoint {number - 1}"
-                warnings.warn(f"{reason}. Going on from {last}.", CheckpointWarning, 5)
+                warnings.warn(f"{reason}. Resuming from {last}.", CheckpointWarning, 5)
                 break
             self.number = number
         if self.writes and self.number < max(found, default=1):
@@ -138,11 +140,7 @@ class Checkpoint:
             "run": self._run,
             "seconds": seconds,
             "chains": [
-                {
-                    "at": chain.at,
-                    "state": chain.state,
-                    "draws": chain.kept[old:],
-                }
+                chain._replace(kept=chain.kept[old:])
                 for chain, old in zip(chains, written, strict=True)
             ],
         }
@@ -163,9 +161,9 @@ class Checkpoint:
         if not path.exists():
             return None
         try:
-            return self._read(path, "status", "steps", "seconds")
+            return self._read(path, "done")
         except CheckpointError as error:
-            warnings.warn(f"{error}. Going on from the draws.", CheckpointWarning, 5)
+            warnings.warn(f"{error}. Resuming from the draws.", CheckpointWarning, 5)
             return None
 
     def end(self, record: Mapping[str, Any]) -> None:
@@ -202,7 +200,7 @@ class Checkpoint:
             last = f"checkpoint {self.number}" if self.number else "the beginning"
             raise CheckpointError(
                 f"{path} could not be written: {error.strerror or error}. What was kept before is "
-                f"intact: remedy that, and the same call goes on from {last}."
+                f"intact: solve that, and the same call resumes from {last}."
             ) from error
         if path == self._path("run"):
             self._run = records.digest(*pieces)
@@ -222,7 +220,7 @@ def opened(folder: str | Path | None, every: float | None = None) -> Iterator[Ch
     InputError
         If the folder holds something else, or another process writes there.
     CheckpointError
-        If it can not be made or written to.
+        If it cannot be made or written to.
     """
     seconds = _EVERY if every is None else checks.non_negative("checkpoint_every", every)
     if folder is None:
@@ -246,7 +244,7 @@ def _claim(place: Path, stack: ExitStack) -> None:
         stack.enter_context(claimed(place / _LOCK, f"the checkpoint {place}"))
     except OSError as error:
         raise CheckpointError(
-            f"checkpoint: {place} can not be written to: {error.strerror or error}."
+            f"checkpoint: {place} cannot be written to: {error.strerror or error}."
         ) from error
 
 
@@ -281,7 +279,7 @@ def kept_command(folder: str | Path) -> dict[str, Any]:
     path = Path(folder) / COMMAND
     if not path.is_file():
         raise InputError(
-            f"{folder} is no checkpoint of a command: it has no {COMMAND}. Name the folder that "
+            f"{folder} is not a checkpoint of a command: it has no {COMMAND}. Name the folder that "
             "was given as --checkpoint."
         )
     found = _unpacked(path, _content(path))
@@ -308,7 +306,7 @@ def _refuse_strange(place: Path) -> None:
         whole = name.removeprefix(".").removesuffix(".part")
         if not _OURS.fullmatch(name) and not (_OURS.fullmatch(whole) and name == part_of(whole)):
             raise InputError(
-                f"checkpoint: {place} holds {name!r}, which is no part of a checkpoint; name "
+                f"checkpoint: {place} holds {name!r}, which is not part of a checkpoint; name "
                 "another folder."
             )
 
@@ -317,30 +315,29 @@ def _content(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise CheckpointError(f"{path} can not be read: {error.strerror or error}") from error
+        raise CheckpointError(f"{path} cannot be read: {error.strerror or error}") from error
 
 
 def _unpacked(path: Path, content: bytes) -> Any:
     try:
         return records.unpack(content)
     except CheckpointError as error:
-        raise CheckpointError(f"{path} is no use: {error}") from None
+        raise CheckpointError(f"{path} is unreadable: {error}") from None
 
 
-def _joined(path: Path, before: Saved, after: Mapping[str, Any], like: Saved) -> Saved:
+def _joined(path: Path, before: Saved, after: Any, like: Saved) -> Saved:
     """A chain with a block's draws added; its state must be like the example's."""
-    at, state, draws = after["at"], after["state"], after["draws"]
     fits = (
-        type(at) is int
-        and at >= before.at
-        and [(leaf.shape, leaf.dtype) for leaf in state]
+        isinstance(after, Saved)
+        and after.at >= before.at
+        and [(leaf.shape, leaf.dtype) for leaf in after.state]
         == [(leaf.shape, leaf.dtype) for leaf in like.state]
         and all(
             (piece.shape[1:], piece.dtype) == (example.shape[1:], example.dtype) and piece.ndim == 2
-            for piece in draws
+            for piece in after.kept
             for example in like.kept
         )
     )
     if not fits:
         raise CheckpointError(f"{path} does not fit this run")
-    return Saved(at, state, [*before.kept, *draws])
+    return after._replace(kept=[*before.kept, *after.kept])

@@ -15,6 +15,8 @@ from ornstein._base.errors import InputError
 Writer: TypeAlias = Callable[[Path], object]
 """Writes one file at a path."""
 
+_PATIENCE = 0.1  # seconds to wait for a lock that its holder is just removing
+
 
 def write_folder(
     path: str | Path,
@@ -94,7 +96,7 @@ def _flush_folder(folder: Path) -> None:
     try:
         os.fsync(number)
     except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # where folders can not be flushed
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # where folders cannot be flushed
             raise
     finally:
         os.close(number)
@@ -106,29 +108,27 @@ def claimed(path: Path, what: str) -> Iterator[None]:
 
     The system frees it when its process ends, in whichever way. The file is removed when done.
     """
-    while True:
-        number = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-        try:
-            _lock(number)
-        except (BlockingIOError, PermissionError):
-            holder = os.pread(number, 20, 0).decode(errors="replace") if _HAS_PREAD else ""
-            os.close(number)
-            by = f" by process {holder}" if holder.isdigit() else ""
-            raise InputError(
-                f"{what} is in use{by}. Wait until that run ends, or name another folder."
-            ) from None
-        if _is_still(path, number):
-            break
-        os.close(number)  # removed by the last holder after it was opened here
+    from filelock import FileLock, Timeout  # brings asyncio, which takes long to import
+
+    lock = FileLock(path, timeout=_PATIENCE, poll_interval=_PATIENCE / 4, mode=0o644)
+    try:
+        lock.acquire()
+    except (Timeout, RuntimeError):  # another process, or another lock of this one
+        holder = ""
+        with suppress(OSError):
+            holder = path.read_text(errors="replace")
+        by = f" by process {holder}" if holder.isdigit() else ""
+        raise InputError(
+            f"{what} is in use{by}. Wait until that run ends, or name another folder."
+        ) from None
     try:
         with suppress(OSError):  # a courtesy, which a full disk may not grant
-            os.truncate(number, 0)
-            os.write(number, b"%d" % os.getpid())
+            path.write_text(str(os.getpid()))
         yield
     finally:
         with suppress(OSError):
             path.unlink()
-        os.close(number)
+        lock.release()
 
 
 @contextmanager
@@ -140,31 +140,8 @@ def claimed_beside(target: Path) -> Iterator[None]:
         yield
 
 
-_HAS_PREAD = hasattr(os, "pread")
-
-
-def _is_still(path: Path, number: int) -> bool:
-    try:
-        return os.path.samestat(os.stat(path), os.fstat(number))
-    except FileNotFoundError:
-        return False
-
-
-if sys.platform == "win32":
-    import msvcrt
-
-    def _lock(number: int) -> None:
-        msvcrt.locking(number, msvcrt.LK_NBLCK, 1)
-
-else:
-    import fcntl
-
-    def _lock(number: int) -> None:
-        fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-
 def refuse_occupied(target: Path, names: tuple[str, ...], overwrite: bool) -> None:
-    """Raise if a folder can not be made there, or must not be replaced."""
+    """Raise if a folder cannot be made there, or must not be replaced."""
     if target.exists() and not target.is_dir():
         raise InputError(f"{target} is a file; name a folder.")
     found = {entry.name for entry in target.iterdir()} if target.is_dir() else set()
@@ -175,6 +152,6 @@ def refuse_occupied(target: Path, names: tuple[str, ...], overwrite: bool) -> No
     strange = sorted(found - set(names))
     if strange:
         raise InputError(
-            f"{target} holds {strange[0]!r}, which is no part of a run, and is left alone; name "
+            f"{target} holds {strange[0]!r}, which is not part of a run, and is left alone; name "
             "another folder."
         )

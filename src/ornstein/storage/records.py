@@ -1,7 +1,7 @@
-"""Records: plain values and arrays as bytes that show whether they are whole. No pickles.
+"""Records: values and arrays as bytes that show whether they are whole. No pickles.
 
-A record is a line with the format's version and a checksum of all that follows, a line of JSON, and
-the arrays' own bytes. The first two lines can be read by eye.
+A record is a line with the format's version and a checksum of all that follows, a line of JSON
+(:mod:`ornstein.storage.codec`), and the arrays' own bytes. The first two lines are readable.
 """
 
 import hashlib
@@ -10,21 +10,21 @@ import math
 from collections.abc import Mapping
 from typing import Any, Literal
 
-import jax
 import numpy as np
 import numpy.typing as npt
 
 from ornstein._base.checks import shown
 from ornstein._base.errors import CheckpointError
+from ornstein.storage import codec
 
-VERSION = 1
+VERSION = 2
 _NAME = b"ornstein-record"
 _KINDS = "fiub"
 _LONGEST_LINE = 200
 
 
 def pack(value: Any) -> bytes:
-    """A record of a tree of dicts, lists, texts, numbers, None and arrays.
+    """A record of anything that :func:`ornstein.storage.codec.encode` takes.
 
     Examples
     --------
@@ -37,16 +37,23 @@ def pack(value: Any) -> bytes:
 def pieces(value: Any) -> list[bytes | memoryview]:
     """The record's bytes in order, large arrays not copied."""
     arrays: list[npt.NDArray[Any]] = []
-    plain = _plain(value, arrays)
+
+    def kept(array: npt.NDArray[Any]) -> dict[str, int]:
+        if array.dtype.kind not in _KINDS:
+            raise TypeError(f"a record holds numbers, found an array of {array.dtype}")
+        arrays.append(array)
+        return {"$array": len(arrays) - 1}
+
+    tree = codec.encode(value, kept)
     laid = [[array.dtype.str, list(array.shape), _order(array)] for array in arrays]
-    line = json.dumps({"value": plain, "arrays": laid}).encode() + b"\n"
+    line = json.dumps({"value": tree, "arrays": laid}).encode() + b"\n"
     body: list[bytes | memoryview] = [line]
     body.extend(_raw(array) for array in arrays)
     return [b"%s %d %s\n" % (_NAME, VERSION, digest(*body).encode()), *body]
 
 
 def unpack(content: bytes) -> Any:
-    """What :func:`pack` was given, tuples as lists.
+    """What :func:`pack` was given.
 
     Raises
     ------
@@ -56,20 +63,21 @@ def unpack(content: bytes) -> Any:
     first, _, body = content.partition(b"\n")
     words = first[:_LONGEST_LINE].split(b" ")
     if len(words) != 3 or words[0] != _NAME:
-        raise CheckpointError("it is no record of this library, or has lost its beginning")
+        raise CheckpointError("it is not a record of this library, or has lost its beginning")
     if words[1] != b"%d" % VERSION:
         raise CheckpointError(
-            f"its format is {shown(words[1].decode(errors='replace'))}, and this version of the "
-            f"library reads {VERSION}"
+            f"its format is {shown(words[1].decode(errors='replace'))}, and this release reads "
+            f"{VERSION}: use the release that wrote it"
         )
     if words[2] != digest(body).encode():
-        raise CheckpointError("its checksum does not fit: it is damaged or cut short")
+        raise CheckpointError("its checksum does not match: it is damaged or cut short")
     line, _, raw = body.partition(b"\n")
     try:
         header = json.loads(line)
-        return _restored(header["value"], _arrays(header["arrays"], raw))
+        arrays = _arrays(header["arrays"], raw)
+        return codec.decode(header["value"], lambda number: arrays[number])
     except (ValueError, TypeError, KeyError, IndexError, OverflowError, RecursionError) as error:
-        raise CheckpointError(f"it makes no sense ({shown(str(error))})") from error
+        raise CheckpointError(f"its content is damaged: {error}") from error
 
 
 def digest(*contents: bytes | memoryview) -> str:
@@ -78,27 +86,6 @@ def digest(*contents: bytes | memoryview) -> str:
     for content in contents:
         found.update(content)
     return found.hexdigest()
-
-
-def _plain(value: Any, arrays: list[npt.NDArray[Any]]) -> Any:
-    """What JSON knows, arrays replaced by their numbers."""
-    if isinstance(value, np.generic):
-        return value.item()
-    if isinstance(value, np.ndarray | jax.Array):
-        array = np.asarray(value)
-        if array.dtype.kind not in _KINDS:
-            raise TypeError(f"a record holds numbers, found an array of {array.dtype}")
-        arrays.append(array)
-        return {"$array": len(arrays) - 1}
-    if isinstance(value, Mapping):
-        if not all(isinstance(name, str) and not name.startswith("$") for name in value):
-            raise TypeError(f"a record's names are texts, found {shown(list(value))}")
-        return {name: _plain(part, arrays) for name, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(part, arrays) for part in value]
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    raise TypeError(f"a record can not hold a {type(value).__name__}")
 
 
 def _order(array: npt.NDArray[Any]) -> Literal["C", "F"]:
@@ -116,22 +103,14 @@ def _arrays(laid: Any, raw: bytes) -> list[npt.NDArray[Any]]:
     for name, shape, order in laid:
         dtype = np.dtype(name)
         if dtype.kind not in _KINDS or not all(type(n) is int and n >= 0 for n in shape):
-            raise ValueError(f"no array of numbers: {name}, {shape}")
+            raise ValueError(f"not an array of numbers: {name}, {shape}")
         count = math.prod(shape)
         flat = np.frombuffer(raw, dtype, count, start).copy()  # aligned
         found.append(flat.reshape(shape, order=order))
         start += count * dtype.itemsize
     if start != len(raw):
-        raise ValueError("arrays of another length")
+        raise ValueError("its arrays have another length")
     return found
-
-
-def _restored(value: Any, arrays: list[npt.NDArray[Any]]) -> Any:
-    if isinstance(value, dict):
-        if "$array" in value:
-            return arrays[value["$array"]]
-        return {name: _restored(part, arrays) for name, part in value.items()}
-    return [_restored(part, arrays) for part in value] if isinstance(value, list) else value
 
 
 def differences(kept: Any, now: Any, rtol: float = 0.0, where: str = "") -> list[str]:

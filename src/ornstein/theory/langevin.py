@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ornstein._base.types import Vector
+from ornstein.storage.codec import register
 from ornstein.theory.kl import posterior_kl
 from ornstein.theory.recipes import Recipe, diagonal
 from ornstein.theory.stationary import (
@@ -140,6 +141,7 @@ def inverse_diagonal(matrix: Vector) -> Vector:
     return 1 / diagonal(matrix)
 
 
+@register
 class Decay(NamedTuple):
     """A decreasing step: ``(1 + t / steps)^-power`` of the first after t steps."""
 

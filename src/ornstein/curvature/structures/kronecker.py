@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ornstein._base.errors import InputError
+from ornstein._base.precision import double_precision
 from ornstein._base.trees import num_rows
 from ornstein._base.types import Array, Key, PyTree, Vector
 from ornstein.curvature.deviations import Deviations, PredictorDeviations
@@ -95,7 +96,7 @@ class KroneckerStructure(AlongBasis):
 
     def attach(self, post: Posterior, geometry: Geometry) -> Geometry:
         """The geometry's matrices along a basis, and their spectrum there."""
-        with jax.enable_x64(True):
+        with double_precision():
             basis = self.fit(post, geometry.center, post.data)
         inside, noise = (
             np.asarray(basis.adjoint(np.asarray(basis.adjoint(np.asarray(part.array))).T))

@@ -9,8 +9,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from ornstein.data.datasets._catalogue import SPECS, Spec, find
-from ornstein.data.datasets._store import Dataset, DatasetError, read
+from ornstein.data.datasets.catalogue import SPECS, Spec, find
+from ornstein.data.datasets.store import Dataset, DatasetError, read
 
 __all__ = [
     "Dataset",
@@ -198,6 +198,6 @@ def download(
     >>> datasets.download("wine", data_home="tables").name  # doctest: +SKIP
     'wine.npz'
     """
-    from ornstein.data.datasets._download import fetch
+    from ornstein.data.datasets.fetching import fetch
 
     return fetch(find(name), folder(data_home), progress, base_url)

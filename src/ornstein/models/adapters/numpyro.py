@@ -17,6 +17,7 @@ from numpyro import handlers
 from numpyro.primitives import Messenger
 
 from ornstein._base.errors import InputError
+from ornstein._base.precision import double_precision
 from ornstein._base.trees import Layout, cast
 from ornstein._base.types import Array, PyTree
 from ornstein.models.adapters.sites import (
@@ -68,7 +69,7 @@ def posterior(
     init: Mapping[str, Any] | None,
 ) -> Posterior:
     """See :func:`ornstein.from_numpyro`."""
-    with jax.enable_x64(True):
+    with double_precision():
         arguments = _Arguments(model, args, kwargs)
         seen = _traced(arguments, plate, init or {})
         size = plate_size(seen.trace, seen.sizes, plate)

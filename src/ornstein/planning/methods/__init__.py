@@ -1,18 +1,30 @@
 """The registry: every method is one row here.
 
 To add one, write its equation as a function of :mod:`ornstein.theory` and its row in a file of this
-room, or :func:`register` it; plans, runs, the command line and the contract test find it there.
+room; plans, runs, the command line and the contract test find it there.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from types import MappingProxyType
+from typing import NamedTuple
 
 from ornstein._base import checks
 from ornstein._base.errors import InputError
 from ornstein.planning.methods import gaussian, langevin, sgd
 from ornstein.planning.methods.contract import Method, Setting, Tuned
 
-__all__ = ["METHODS", "Method", "Setting", "Tuned", "find", "register", "unregister"]
+__all__ = [
+    "METHODS",
+    "VARIANTS",
+    "Method",
+    "Setting",
+    "Tuned",
+    "Variant",
+    "find",
+    "registered",
+    "resolve",
+]
 
 _METHODS = {method.name: method for method in (*sgd.METHODS, *langevin.METHODS, *gaussian.METHODS)}
 
@@ -20,18 +32,67 @@ METHODS: Mapping[str, Method] = MappingProxyType(_METHODS)
 """Every method by name."""
 
 
-def register(method: Method) -> None:
-    """Enter a method under its name."""
+@contextmanager
+def registered(method: Method) -> Iterator[None]:
+    """A method known by its name for a while."""
     if method.name in _METHODS:
         raise InputError(f"a method of the name {method.name!r} is registered already.")
     _METHODS[method.name] = method
+    try:
+        yield
+    finally:
+        del _METHODS[method.name]
 
 
-def unregister(name: str) -> None:
-    """Take a method out again."""
-    del _METHODS[find(name).name]
+class Variant(NamedTuple):
+    """A method, the structure of its gain and whether gradients are anchored; None: by default."""
+
+    method: Method
+    structure: str | None = None
+    control_variates: bool | None = None
 
 
-def find(name: str) -> Method:
-    """The method of that name, or an error that lists them."""
-    return METHODS[checks.choice("method", name, tuple(METHODS))]
+def _variants() -> Iterator[tuple[str, Variant]]:
+    for method in METHODS.values():
+        for structure in (None, *method.structures):
+            name = method.name if structure is None else f"{method.name}-{structure}"
+            yield name, Variant(method, structure)
+            if method.control_variates is not None:
+                other = not method.control_variates
+                yield f"{name}-{'cv' if other else 'plain'}", Variant(method, structure, other)
+
+
+VARIANTS: Mapping[str, Variant] = MappingProxyType(dict(_variants()))
+"""Every name under which a method is known, wherever one is named.
+
+``sgd`` is a method with the structure that suits, ``sgd-diagonal`` has a structure of its own, and
+``-cv`` or ``-plain`` says whether gradients are anchored where that is not the method's default.
+"""
+
+
+def find(name: str) -> Variant:
+    """The variant of that name, or an error that lists the methods and suggests the nearest."""
+    known = dict(_variants())  # those registered since, too
+    with suppress(KeyError, TypeError):
+        return known[name]
+    raise InputError(
+        f"method={checks.shown(name)} is not known; choose one of {', '.join(METHODS)}, or one "
+        f"with a structure, such as 'sgd-diagonal'.{checks.nearest(name, known)}"
+    )
+
+
+def resolve(
+    name: str, structure: str | None = None, control_variates: bool | None = None
+) -> tuple[Method, str | None, bool | None]:
+    """A method with what its name and the arguments say of it, which must not contradict."""
+    found = find(name)
+    given = {"structure": structure, "control_variates": control_variates}
+    for argument, value in given.items():
+        said = getattr(found, argument)
+        if value is not None and said not in (None, value):
+            raise InputError(
+                f"method={name!r} contradicts {argument}={checks.shown(value)}; use "
+                f"method={found.method.name!r} with it."
+            )
+    anchored = found.control_variates if control_variates is None else control_variates
+    return found.method, found.structure if structure is None else structure, anchored

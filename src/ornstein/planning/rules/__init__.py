@@ -13,7 +13,6 @@ from ornstein.planning.rules.contract import (
     Kernel,
     LinearChain,
     Rule,
-    from_record,
     register,
 )
 from ornstein.planning.rules.decreasing import Decreasing
@@ -33,6 +32,5 @@ __all__ = [
     "Momentum",
     "Rule",
     "Running",
-    "from_record",
     "register",
 ]

@@ -1,20 +1,20 @@
 """What every update rule offers: predictions for the plan, a kernel for the loop, a record."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Callable
+from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
 import jax
-import numpy as np
 
 from ornstein import theory
 from ornstein._base import random_numbers
 from ornstein._base.errors import InputError
 from ornstein._base.types import Array, PyTree, Vector
 from ornstein.data.batches import Batches
-from ornstein.linalg.operators import Factor, Operator, dim_of
+from ornstein.linalg.operators import Factor, Operator
+from ornstein.storage import codec
 
 Gradient: TypeAlias = Callable[[Array, PyTree], Array]
 """``(position, batch) -> minibatch gradient``."""
@@ -119,7 +119,7 @@ class Inputs(NamedTuple):
         factor = self.noise_factor
         if factor is None:
             return None
-        size = dim_of(factor) or self.dim
+        size = factor.coordinates(self.dim)
 
         def draw(key: Array, shape: tuple[int, ...]) -> Array:
             return factor.matvec(random_numbers.normals(key, (*shape, size), self.dtype))  # type: ignore[return-value]
@@ -214,10 +214,6 @@ class Rule(ABC):
         """Labels and texts for ``print(plan)``, of what is not a plain first-order step."""
         return []
 
-    def record(self) -> dict[str, Any]:
-        """Name and constants, for :func:`from_record`."""
-        return {"name": self.name, **{f.name: getattr(self, f.name) for f in fields(self)}}
-
 
 RULES: dict[str, type[Rule]] = {}
 """Every rule by name."""
@@ -231,19 +227,4 @@ def register(kind: type[R]) -> type[R]:
         raise InputError(f"a rule of the name {kind.name!r} is registered already.")
     jax.tree_util.register_dataclass(kind)
     RULES[kind.name] = kind
-    return kind
-
-
-def from_record(record: Mapping[str, Any]) -> Rule:
-    """The rule that :meth:`Rule.record` describes, its arrays as such or as lists."""
-    given = dict(record)
-    name = given.pop("name")
-    if name not in RULES:
-        raise InputError(f"there is no update rule {name!r}; there are {', '.join(RULES)}.")
-
-    def value(found: Any) -> Any:
-        if isinstance(found, Mapping):
-            return from_record(found)
-        return np.asarray(found) if isinstance(found, list) else found
-
-    return RULES[name](**{field: value(found) for field, found in given.items()})
+    return codec.register(kind)

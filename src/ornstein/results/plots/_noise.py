@@ -1,12 +1,12 @@
 """The gradient noise at the draws against what the plan was made for."""
 
-import jax
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from scipy.stats import norm
 
 from ornstein import theory
+from ornstein._base.precision import double_precision
 from ornstein._base.types import Vector
 from ornstein.linalg.operators import as_matrix
 from ornstein.planning.plans import Plan
@@ -27,7 +27,7 @@ def gradient_noise(result: Result, diagnosis: Diagnosis) -> tuple[Figure, ...]:
     (first, left), (second, right) = panel(), panel()
     _variances(left, result.plan, diagnosis.noise)
     flat = result.flat.reshape(-1, result.plan.dim)
-    with jax.enable_x64(True):
+    with double_precision():
         noise = simulated(result.posterior, result.plan, flat, diagnosis.roughest)
     _quantiles(right, noise)
     return first, second

@@ -33,10 +33,12 @@ import optax
 
 from ornstein._base import random_numbers
 from ornstein._base.errors import TargetWarning
+from ornstein._base.precision import precision_of
 from ornstein._base.trees import cast, to_device
 from ornstein._base.types import Array, PyTree, Vector
 from ornstein.curvature.row_sums import mean_gradient
-from ornstein.data.batches import Batches, Reader
+from ornstein.data.batches import Batches
+from ornstein.data.readers import Reader
 from ornstein.linalg.operators import Dense, Diagonal, Factor
 from ornstein.models.contract import LocalModel, Minibatch
 from ornstein.models.posterior import Posterior
@@ -181,7 +183,7 @@ class _Fit:
         self.elbo = Elbo(post, plan.geometry.precision, jax.random.fold_in(key, 0))
         self.made = 0  # dispatches
         self.ends: list[_End] = []
-        with jax.enable_x64(dtype == "float64"):
+        with precision_of(dtype):
             self.problem = to_device((rows, cast(local.hyper, self.dtype)))
             start = _start(plan.dim, plan.structure == "dense", dtype)
             self.state = _State(start, _ADAM.init(start))
@@ -222,7 +224,7 @@ class _Fit:
         total: _Params = jax.tree.map(lambda leaf: np.zeros(leaf.shape), self.state.params)
         while self.made < last:
             key = jax.random.fold_in(self.key, self.made + 1)
-            with jax.enable_x64(self.loop.dtype == "float64"):
+            with precision_of(self.loop.dtype):
                 rate = jnp.asarray(_RATE * 0.5 ** (len(self.ends) / 2), self.dtype)
                 self.state, mean = _advance(self.loop, self.problem, key, self.state, rate)
             mean = jax.tree.map(lambda leaf: share * np.asarray(leaf, float), mean)
@@ -232,7 +234,7 @@ class _Fit:
                 return mean
             if self.made > first:
                 total = jax.tree.map(np.add, total, mean)
-        with jax.enable_x64(self.loop.dtype == "float64"):
+        with precision_of(self.loop.dtype):
             self.state = self.state._replace(params=to_device(cast(total, self.dtype)))
         return total
 

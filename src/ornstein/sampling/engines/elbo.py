@@ -6,6 +6,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
+from ornstein._base.precision import double_precision
 from ornstein._base.types import Array, Vector
 from ornstein.curvature.row_sums import joint_losses
 from ornstein.linalg.operators import Dense, Diagonal, Operator
@@ -40,7 +41,7 @@ class Elbo:
 
     def __init__(self, post: Posterior, precision: Operator, key: Array) -> None:
         self.post, self.precision = post, precision
-        with jax.enable_x64(True):
+        with double_precision():
             normals = np.asarray(jax.random.normal(key, (_PAIRS, post.dim), np.float64))
         self.normals = np.concatenate([normals, -normals])
 

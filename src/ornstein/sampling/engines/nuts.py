@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ornstein._base.errors import DivergenceWarning, InputError
+from ornstein._base.precision import double_precision
 from ornstein._base.trees import cast, to_device
 from ornstein._base.types import Array, PyTree, Vector
 from ornstein.curvature.row_sums import block_rows
@@ -48,7 +49,7 @@ def run(post: Posterior, plan: Plan, key: Array, settings: Settings, progress: O
     began = perf_counter()
     tune = plan.options.get("tune", 500)
     factor = local_root(plan)
-    with jax.enable_x64(True):
+    with double_precision():
         problem = _problem(post, plan.center, factor)
     total = tune + settings.draws
     with (
@@ -131,7 +132,7 @@ def _chain(
     """One chain, from its over-dispersed start to its last draw."""
     key = jax.random.fold_in(key, number)
     start_key, tune_key, draw_key = (jax.random.fold_in(key, i) for i in range(3))
-    with jax.enable_x64(True):
+    with double_precision():
         normal = jax.random.normal(start_key, problem.center.shape, np.float64)
         chain = _adapt(model, tune, problem, tune_key, settings.dispersion * normal)
         count.add(tune)

@@ -19,9 +19,9 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
-from ornstein.data.datasets._catalogue import Spec
-from ornstein.data.datasets._parse import Arrays, parse
-from ornstein.data.datasets._store import DatasetError, check, write
+from ornstein.data.datasets.catalogue import Spec
+from ornstein.data.datasets.parsing import Arrays, parse
+from ornstein.data.datasets.store import DatasetError, check, write
 
 CHUNK_BYTES = 1 << 16
 TIMEOUT_SECONDS = 30

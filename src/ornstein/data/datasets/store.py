@@ -1,4 +1,4 @@
-"""The stored form: one `.npz` file per data set, checked on the way in and on the way out."""
+"""The stored form: one `.npz` file per data set, checked when written and when read."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ornstein.data.datasets._catalogue import Spec, Split
-from ornstein.data.datasets._parse import Array, Arrays
+from ornstein.data.datasets.catalogue import Spec, Split
+from ornstein.data.datasets.parsing import Array, Arrays
 
 NAME_ARRAYS = ("feature_names", "target_name")
 # What NumPy and zipfile raise for a damaged archive, an encrypted one, or one with pickles in it.

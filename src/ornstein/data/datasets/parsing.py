@@ -19,7 +19,7 @@ from typing import IO, Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from ornstein.data.datasets._catalogue import Delimited, Spec
+from ornstein.data.datasets.catalogue import Delimited, Spec
 
 Array = npt.NDArray[Any]
 Arrays = dict[str, Array]
