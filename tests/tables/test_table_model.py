@@ -19,7 +19,9 @@ from ornstein.data.datasets import Dataset
 from ornstein.results import predictive
 from ornstein.results.predictive import Coefficients
 from ornstein.storage.folders import write_folder
-from ornstein.tables import table_model
+from ornstein.tables import TableModel
+from ornstein.tables import model as table_model
+from ornstein.tables.model import FILES
 
 Load = Callable[[str], Dataset]
 
@@ -72,7 +74,7 @@ def test_fit_and_predict_from_the_command_line(tmp_path: Path, target: str, mode
     assert ("noise scale" in said) == (model == "linear")
     kept = json.loads((folder / "table.json").read_text())["hyperparameters"]
     assert kept["prior_precision"]["learned"]
-    assert sorted(os.listdir(folder)) == sorted(table_model.FILES)
+    assert sorted(os.listdir(folder)) == sorted(FILES)
     assert sorted(os.listdir(tmp_path)) == ["new.csv", "run", "table.csv"]
     assert "coef" in arviz.from_netcdf(str(folder / "draws.nc")).posterior
     assert json.loads((folder / "plan.json").read_text())["method"] == "exact"
@@ -129,39 +131,41 @@ def test_rows_to_predict_are_looked_at_before_sampling(
 
 
 def test_a_run_with_predictions_may_be_replaced_by_one_without(tmp_path: Path) -> None:
-    model, result, _ = table_model.fit_table(tables.learn(houses(), "price $"), draws=20)
+    model = tables.fit_table(tables.learn(houses(), "price $"), draws=20)
     predictions = model.predict(houses(5))
     extra = {"predictions.csv": predictions.to_csv}
-    table_model.save(tmp_path / "run", model, result, extra)
-    table_model.save(tmp_path / "run", model, result, overwrite=True)
+    model.save(tmp_path / "run", extra)
+    model.save(tmp_path / "run", overwrite=True)
     assert not (tmp_path / "run" / "predictions.csv").exists()
 
 
 def test_hyperparameters_are_learned_unless_given() -> None:
     frame = houses()[["size <b>", "town", "price $"]]
-    model, result, remarks = table_model.fit_table(tables.learn(frame, "price $"), draws=20)
-    found = table_model.hyperparameters(model.encoding, result)
+    model = tables.fit_table(tables.learn(frame, "price $"), draws=20)
+    found = model.hyperparameters()
     noise = found["noise_scale"]["value"]
     assert abs(noise - 200) < 4 * 200 / np.sqrt(2 * 400)
     assert found["noise_scale"]["learned"]
-    assert any(f"noise scale {noise:.4g} (in the unit of 'price $')" in said for said in remarks)
-    assert table_model.about(model, result)["noise scale"] == f"{noise:.4g}, learned"
+    assert any(
+        f"noise scale {noise:.4g} (in the unit of 'price $')" in said for said in model.remarks
+    )
+    assert model.about()["noise scale"] == f"{noise:.4g}, learned"
     given = {"prior_precision": 2.0, "noise_scale": 150.0}
-    model, result, remarks = table_model.fit_table(
+    model = tables.fit_table(
         tables.learn(frame, "price $"), prior_precision=2.0, noise_scale=150.0, draws=20
     )
-    found = table_model.hyperparameters(model.encoding, result)
+    found = model.hyperparameters()
     assert {name: entry["value"] for name, entry in found.items()} == pytest.approx(given)
     assert not any(entry["learned"] for entry in found.values())
-    assert result.learning is None
-    assert not any("Learned" in said for said in remarks)
-    assert table_model.about(model, result)["prior precision"] == "2, given"
+    assert model.result.learning is None
+    assert not any("Learned" in said for said in model.remarks)
+    assert model.about()["prior precision"] == "2, given"
 
 
 def test_coefficients_are_in_the_tables_own_units() -> None:
     frame = houses(4000)[["size <b>", "town", "price $"]]
-    model, result, _ = table_model.fit_table(tables.learn(frame, "price $"), draws=500)
-    found = table_model.summary(model.encoding, result)
+    model = tables.fit_table(tables.learn(frame, "price $"), draws=500)
+    found = model.summary()
     assert list(found.index) == ["size <b>", "town=Köln", "intercept"]
     off = np.abs(found["mean"].to_numpy() - [30.0, 500.0, 1000.0])
     assert np.all(off < 5 * found["sd"].to_numpy())
@@ -176,7 +180,7 @@ def test_intervals_cover_what_they_say(dataset: Load, name: str) -> None:
     frame["target"] = data.y.astype(float)
     half = len(order) // 2
     learned = tables.learn(frame.iloc[order[:half]], "target", "linear")
-    model, _, _ = table_model.fit_table(learned, draws=250)
+    model = tables.fit_table(learned, draws=250)
     held_out = frame.iloc[order[half:]][:8000]
     found = model.predict(held_out)
     truth = held_out["target"].to_numpy()
@@ -185,35 +189,35 @@ def test_intervals_cover_what_they_say(dataset: Load, name: str) -> None:
 
 
 def test_a_kept_model_predicts_as_it_did(tmp_path: Path) -> None:
-    model, result, _ = table_model.fit_table(tables.learn(houses(), "kind"), draws=50)
-    table_model.save(tmp_path / "run", model, result)
-    again = table_model.load(tmp_path / "run")
+    model = tables.fit_table(tables.learn(houses(), "kind"), draws=50)
+    model.save(tmp_path / "run")
+    again = TableModel.load(tmp_path / "run")
     new = houses(30, seed=2)
     pd.testing.assert_frame_equal(model.predict(new), again.predict(new))
 
 
 @pytest.mark.parametrize("name", ["table.json", "draws.nc"])
 def test_damaged_runs_are_refused(tmp_path: Path, name: str) -> None:
-    model, result, _ = table_model.fit_table(tables.learn(houses(), "price $"), draws=20)
-    path = table_model.save(tmp_path / "run", model, result) / name
+    model = tables.fit_table(tables.learn(houses(), "price $"), draws=20)
+    path = model.save(tmp_path / "run") / name
     whole = path.read_bytes()
     for damage in (b"", whole[: len(whole) // 2], b"{}", bytes(64)):
         path.write_bytes(damage)
         with pytest.raises(orn.InputError, match="fit again"):
-            table_model.load(tmp_path / "run")
+            TableModel.load(tmp_path / "run")
     path.unlink()
     with pytest.raises(orn.InputError, match=f"has no {name}"):
-        table_model.load(tmp_path / "run")
+        TableModel.load(tmp_path / "run")
 
 
 def test_a_run_of_another_table_is_refused(tmp_path: Path) -> None:
     for target, columns in (("price $", ["size <b>"]), ("visits", ["size <b>", "town"])):
         learned = tables.learn(houses()[[*columns, target]], target)
-        model, result, _ = table_model.fit_table(learned, draws=20)
-        table_model.save(tmp_path / target, model, result)
+        model = tables.fit_table(learned, draws=20)
+        model.save(tmp_path / target)
     (tmp_path / "visits" / "draws.nc").replace(tmp_path / "price $" / "draws.nc")
     with pytest.raises(orn.InputError, match="does not belong"):
-        table_model.load(tmp_path / "price $")
+        TableModel.load(tmp_path / "price $")
 
 
 def test_folders_are_whole_or_not_at_all(tmp_path: Path) -> None:

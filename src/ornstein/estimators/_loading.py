@@ -10,13 +10,13 @@ import numpy.typing as npt
 from ornstein._base.checks import shown
 from ornstein._base.errors import InputError
 from ornstein._base.types import Vector
-from ornstein.estimators._classifier import BayesianLogisticClassifier
-from ornstein.estimators._fitting import Kept
-from ornstein.estimators._regressors import BayesianLinearRegressor, BayesianPoissonRegressor
 from ornstein.estimators._saving import ABOUT, DRAWS, DTYPES, FORMAT, STREAM
-from ornstein.estimators._units import Moments, Units
+from ornstein.estimators.classifier import BayesianLogisticClassifier
+from ornstein.estimators.regressors import BayesianLinearRegressor, BayesianPoissonRegressor
+from ornstein.estimators.streams import Kept, Moments
 from ornstein.models.earlier_rows import Past
 from ornstein.results.predictive import Coefficients
+from ornstein.tables.units import Units
 
 Estimator: TypeAlias = (
     BayesianLinearRegressor | BayesianLogisticClassifier | BayesianPoissonRegressor

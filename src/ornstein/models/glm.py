@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import jax
@@ -17,7 +16,7 @@ from ornstein._base.types import Array, PyTree, Vector
 from ornstein.linalg.bases import KroneckerBasis
 from ornstein.linalg.operators import BasisRoot, Dense, Factor
 from ornstein.models.contract import LocalModel, LocalProblem, Minibatch, Model, Spread
-from ornstein.models.families import Family, Gaussian
+from ornstein.models.families import Family
 from ornstein.models.grams import quadratic_forms, symmetric_places, weighted_grams
 from ornstein.models.rotated import RotatedGlm, weighted
 
@@ -43,8 +42,8 @@ class Glm(Model):
 
     @property
     def quadratic(self) -> bool:  # type: ignore[override]
-        """Whether the family is Gaussian."""
-        return isinstance(self.family, Gaussian)
+        """Whether the family's loss is."""
+        return self.family.quadratic
 
     @property
     def factored(self) -> "Glm":
@@ -229,9 +228,9 @@ class Glm(Model):
                 if map_design is not None:
                     features[some] = map_design(design)
             if anchored:
-                with jax.enable_x64(True):
-                    y = np.asarray(_mean(self.family, offset, hyper))
-            folded = self.family.fold(features, offset, y)
+                folded = self.family.fold_anchored(features, offset, y, hyper)
+            else:
+                folded = self.family.fold(features, offset, y)
             if "w" in data:
                 folded["w"] = np.asarray(data["w"], float)
             return cast(folded, dtype)
@@ -313,11 +312,6 @@ class Glm(Model):
 
         total, _ = jax.lax.scan(add, jnp.zeros_like(cov), columns)
         return total * _weights(rows, total) ** 2 if "w" in rows else total
-
-
-@partial(jax.jit, static_argnums=(0,))
-def _mean(family: Family, offset: Array, hyper: PyTree) -> Array:
-    return family.mean(offset, hyper)
 
 
 def _weights(rows: PyTree, like: Array) -> Array:

@@ -2,11 +2,19 @@
 
 import json
 import math
+from collections.abc import Collection
 from typing import Any, NoReturn
 
 from ornstein._base.checks import shown
 from ornstein._base.errors import InputError
-from ornstein.tables._encoding import MISSING, MODELS, Categorical, Encoding, Numeric, Target
+from ornstein.models.families import MODELS
+from ornstein.tables.encoding import (
+    MISSING,
+    CategoricalColumn,
+    Encoding,
+    NumericColumn,
+    Target,
+)
 
 VERSION = 1
 
@@ -30,8 +38,8 @@ def dump(encoding: Encoding) -> str:
     return json.dumps(record, indent=1, allow_nan=False)
 
 
-def _column_record(column: Numeric | Categorical) -> Record:
-    if isinstance(column, Numeric):
+def _column_record(column: NumericColumn | CategoricalColumn) -> Record:
+    if isinstance(column, NumericColumn):
         numbers = {"centre": column.centre, "scale": column.scale}
         return {"kind": "numeric", "name": column.name, **numbers}
     levels = {"levels": column.levels, "centres": column.centres}
@@ -63,10 +71,10 @@ def load(text: str) -> Encoding:
     return Encoding(model, _word("missing", record["missing"], MISSING), columns, target)
 
 
-def _column(where: str, found: Any) -> Numeric | Categorical:
+def _column(where: str, found: Any) -> NumericColumn | CategoricalColumn:
     if isinstance(found, dict) and found.get("kind") == "numeric":
         record = _object(where, found, "kind", "name", "centre", "scale")
-        return Numeric(_text(where, record), *_centre_and_scale(where, record))
+        return NumericColumn(_text(where, record), *_centre_and_scale(where, record))
     record = _object(where, found, "kind", "name", "levels", "centres")
     if record["kind"] != "categorical":
         _fail(f"{where}.kind", "numeric or categorical", record["kind"])
@@ -79,7 +87,7 @@ def _column(where: str, found: Any) -> Numeric | Categorical:
     shares = tuple(_number(f"{where}.centres", centre) for centre in centres)
     if not all(0 <= share <= 1 for share in shares):
         _fail(f"{where}.centres", "numbers between 0 and 1", centres)
-    return Categorical(_text(where, record), tuple(levels), shares)
+    return CategoricalColumn(_text(where, record), tuple(levels), shares)
 
 
 def _target(model: str, found: Any) -> Target:
@@ -126,7 +134,7 @@ def _text(where: str, record: Record) -> str:
     return record["name"]
 
 
-def _word(where: str, found: Any, known: tuple[str, ...]) -> str:
+def _word(where: str, found: Any, known: Collection[str]) -> str:
     if not isinstance(found, str) or found not in known:
         _fail(where, f"one of {', '.join(known)}", found)
     return found
