@@ -105,15 +105,15 @@ def test_it_renders_and_fetches_and_runs_nothing(browser: Browser, page: Path) -
     assert headings[0] == "</title><script>window.ran=1</script>"
     assert headings[1:] == [
         "Model and data",
-        "The plan, and what came of it",
+        "The plan and the run",
         "Coefficients",
         "Residuals and coverage",
         "Hyperparameters",
         "Traces and ranks",
         "Predicted and measured covariance",
         "Gradient noise",
-        "Did the theory hold?",
-        "Make it again",
+        "Checks of the assumptions",
+        "Reproduce this run",
     ]
     assert [url for url in visit.requested if not url.startswith("data:")] == [page.as_uri()]
     assert visit.complaints == []

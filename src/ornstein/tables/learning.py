@@ -162,7 +162,7 @@ def _references(used: tuple[NumericColumn | CategoricalColumn, ...]) -> list[str
 def _resolve_missing(
     frame: pd.DataFrame, target: str, missing: str
 ) -> tuple[pd.DataFrame, list[str]]:
-    """The rows and columns to go on with, and notes on the others."""
+    """The rows and columns to use, and notes on the others."""
     counts = missing_counts(frame)
     if not counts:
         return frame, []
