@@ -15,7 +15,14 @@ from typer.testing import CliRunner
 import ornstein as orn
 from ornstein import tables
 from ornstein.cli import app
-from ornstein.models.families import FAMILIES, Family, TargetColumn
+from ornstein.models.families import (
+    FAMILIES,
+    Bernoulli,
+    Family,
+    Gaussian,
+    Poisson,
+    TargetColumn,
+)
 from ornstein.models.ready_made import Prior, of_family
 from ornstein.results import predictive
 
@@ -87,6 +94,20 @@ def test_derivatives_follow_from_the_loss() -> None:
     np.testing.assert_allclose(found, 1 - y * np.exp(-eta), rtol=1e-12)
     np.testing.assert_allclose(bent, y * np.exp(-eta), rtol=1e-12)
     assert post.labels == ["coef[0]", "coef[1]", "intercept"]
+
+
+@pytest.mark.parametrize("family", [Exponential(), Gaussian(), Bernoulli(), Poisson()])
+def test_anchored_rows_have_the_residuals_from_the_anchor(family: Family) -> None:
+    rng = np.random.default_rng(0)
+    eta, step, y = rng.normal(size=50), rng.normal(size=50), rng.integers(0, 2, 50).astype(float)
+    hyper = {"noise_scale": np.asarray(0.7)}
+    rows = family.fold_anchored(step[:, None], eta, y, hyper)
+    with jax.enable_x64(True):
+        found = family.folded_residual(jnp.asarray(rows["x"][:, 0]), rows, hyper)
+        there, here = (
+            family.residual(jnp.asarray(at), jnp.asarray(y), hyper) for at in (eta + step, eta)
+        )
+    np.testing.assert_allclose(found, there - here, atol=1e-12)
 
 
 @pytest.mark.parametrize("control_variates", [True, False])

@@ -13,7 +13,7 @@ from ornstein._base.errors import InputError
 from ornstein._base.types import Array, PyTree, Vector
 from ornstein.data import inputs
 from ornstein.data.on_disk import AnyRows
-from ornstein.models.families.family import Family, TargetColumn
+from ornstein.models.families.family import Family, Noise, Rng, TargetColumn
 
 
 @jax.custom_jvp
@@ -34,16 +34,12 @@ class Bernoulli(Family):
 
     name = "logistic"
     most_classes = 2
+    if_more = "Choose softmax."
 
     def loss(self, eta: Array, y: Array, hyper: PyTree) -> Array:
         """``softplus(eta) - y eta``."""
         del hyper
         return softplus(eta) - y * eta
-
-    def residual(self, eta: Array, y: Array, hyper: PyTree) -> Array:
-        """``p - y``."""
-        del hyper
-        return jax.nn.sigmoid(eta) - y
 
     def curvature(self, eta: Array, y: Array, hyper: PyTree) -> Array:
         """``p (1 - p)``."""
@@ -74,9 +70,7 @@ class Bernoulli(Family):
         one = scipy.special.expit(eta)
         return np.stack([1 - one, one], axis=1)
 
-    def simulate(
-        self, eta: Vector, noise_scale: Vector | float, rng: np.random.Generator
-    ) -> Vector:
+    def simulate(self, eta: Vector, noise_scale: Noise, rng: Rng) -> Vector:
         """0 or 1."""
         del noise_scale
         return (rng.uniform(size=eta.shape) < scipy.special.expit(eta)).astype(float)
@@ -95,10 +89,3 @@ class Bernoulli(Family):
         if len(column.levels) != 2:
             return None
         return f"{shown(column.name)} has two distinct values: {names_of(column.levels)}."
-
-    @classmethod
-    def _too_many(cls, column: TargetColumn) -> str:
-        return (
-            f"The target {shown(column.name)} has {len(column.levels)} classes, "
-            f"{names_of(column.levels)}, and logistic takes two. Choose softmax."
-        )

@@ -13,7 +13,7 @@ from ornstein._base.checks import names_of, shown
 from ornstein._base.types import Array, PyTree, Vector
 from ornstein.data import inputs
 from ornstein.data.on_disk import AnyRows
-from ornstein.models.families.family import Family, TargetColumn
+from ornstein.models.families.family import Family, Noise, Rng, TargetColumn
 
 
 @jax.custom_jvp
@@ -38,6 +38,10 @@ class Categorical(Family):
     name = "softmax"
     balanced = True
     most_classes = 100
+    if_more = (
+        "Group the rare ones, or, if it is a quantity, make it numbers throughout and choose "
+        "linear."
+    )
 
     def loss(self, eta: Array, y: Array, hyper: PyTree) -> Array:
         """``logsumexp(eta) - eta_y``."""
@@ -75,9 +79,7 @@ class Categorical(Family):
         """``softmax``."""
         return np.asarray(scipy.special.softmax(eta, axis=1))
 
-    def simulate(
-        self, eta: Vector, noise_scale: Vector | float, rng: np.random.Generator
-    ) -> Vector:
+    def simulate(self, eta: Vector, noise_scale: Noise, rng: Rng) -> Vector:
         """Class numbers."""
         del noise_scale
         uniform = rng.uniform(size=(len(eta), eta.shape[2]))
@@ -103,13 +105,6 @@ class Categorical(Family):
         cls.check_column(column)
         count = len(column.levels)
         return f"{shown(column.name)} has {count} classes: {names_of(column.levels)}."
-
-    @classmethod
-    def _too_many(cls, column: TargetColumn) -> str:
-        return super()._too_many(column) + (
-            " Group the rare ones, or, if it is a quantity, make it numbers throughout and choose "
-            "linear."
-        )
 
     @classmethod
     def parameter_labels(cls, features: Sequence[str], classes: Sequence[str]) -> list[str]:

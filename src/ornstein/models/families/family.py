@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar, Self
+from typing import ClassVar, Self, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -20,6 +20,9 @@ from ornstein._base.checks import names_of, shown
 from ornstein._base.errors import InputError
 from ornstein._base.types import Array, PyTree, Vector
 from ornstein.data.on_disk import AnyRows
+
+Noise: TypeAlias = Vector | float
+Rng: TypeAlias = np.random.Generator
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,12 +81,12 @@ class Family(ABC):
     quadratic
         Whether the loss is quadratic in ``eta``.
     canonical
-        Whether the residual is ``mean - target``, up to a factor.
+        Whether the residual is the mean less the target, up to a factor.
     scaled
         Whether the target has a unit: tables then standardise it, and ``hyper["noise_scale"]`` is
         the standard deviation of its noise.
-    most_classes
-        Classes the target may have; 0 where it is a number.
+    most_classes, if_more
+        Classes the target may have, 0 where it is a number; what to do if it has more.
     """
 
     outputs: int = 1
@@ -94,6 +97,7 @@ class Family(ABC):
     canonical: ClassVar[bool] = True
     scaled: ClassVar[bool] = False
     most_classes: ClassVar[int] = 0
+    if_more: ClassVar[str] = ""
 
     # Compiled --------------------------------------------------------------------------------
 
@@ -107,6 +111,8 @@ class Family(ABC):
 
     def residual(self, eta: Array, y: Array, hyper: PyTree) -> Array:
         """First derivative of the loss by eta."""
+        if self.canonical:
+            return self.mean(eta, hyper) - y
         return jax.grad(lambda at: self.loss(at, y, hyper).sum())(eta)
 
     def curvature(self, eta: Array, y: Array, hyper: PyTree) -> Array:
@@ -143,7 +149,7 @@ class Family(ABC):
         del eta
         raise InputError(f"a {self.name} model predicts classes; ask for their probabilities.")
 
-    def variance(self, means: Vector, noise_scale: Vector | float) -> Vector:
+    def variance(self, means: Vector, noise_scale: Noise) -> Vector:
         """The target's own variance for every draw and row, or what broadcasts to it."""
         raise NotImplementedError
 
@@ -153,20 +159,18 @@ class Family(ABC):
         raise InputError(f"a {self.name} model has no class probabilities.")
 
     @abstractmethod
-    def simulate(
-        self, eta: Vector, noise_scale: Vector | float, rng: np.random.Generator
-    ) -> Vector:
+    def simulate(self, eta: Vector, noise_scale: Noise, rng: Rng) -> Vector:
         """One target for every draw and row; class numbers for classes."""
 
     def interval(
-        self, eta: Vector, noise_scale: Vector | float, mass: float, rng: np.random.Generator
+        self, eta: Vector, noise_scale: Noise, mass: float, rng: Rng
     ) -> tuple[Vector, Vector]:
         """Ends of central intervals of every row's target, by simulated ones."""
         tail = (1 - mass) / 2
         low, high = np.quantile(self.simulate(eta, noise_scale, rng), [tail, 1 - tail], axis=0)
         return low, high
 
-    def log_score(self, eta: Vector, y: Vector, noise_scale: Vector | float) -> Vector:
+    def log_score(self, eta: Vector, y: Vector, noise_scale: Noise) -> Vector:
         """Log predictive density of every row's target: the draws' densities averaged."""
         by_output = np.moveaxis(eta, 1, -1) if eta.ndim == 3 else eta
         scale = np.reshape(np.asarray(noise_scale, float), (-1, 1))
@@ -205,7 +209,11 @@ class Family(ABC):
         if cls.most_classes:
             column.refuse_constant()
             if len(column.levels) > cls.most_classes:
-                raise InputError(cls._too_many(column))
+                raise InputError(
+                    f"The target {name} has {len(column.levels):,} classes, such as "
+                    f"{names_of(column.levels[:3])}; a {cls.name} model takes at most "
+                    f"{cls.most_classes}. {cls.if_more}"
+                )
             return
         if column.values is None:
             raise InputError(
@@ -218,14 +226,6 @@ class Family(ABC):
                 f"The target {name} is {column.values[0]:g} in every row: there is nothing to "
                 "explain."
             )
-
-    @classmethod
-    def _too_many(cls, column: TargetColumn) -> str:
-        """What to say of a column with too many classes."""
-        return (
-            f"The target {shown(column.name)} has {len(column.levels):,} classes, such as "
-            f"{names_of(column.levels[:3])}; a {cls.name} model takes at most {cls.most_classes}."
-        )
 
     @classmethod
     def parameter_labels(cls, features: Sequence[str], classes: Sequence[str]) -> list[str]:

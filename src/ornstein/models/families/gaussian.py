@@ -8,7 +8,7 @@ import numpy as np
 
 from ornstein._base.checks import shown
 from ornstein._base.types import Array, PyTree, Vector
-from ornstein.models.families.family import Family, TargetColumn
+from ornstein.models.families.family import Family, Noise, Rng, TargetColumn
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 
@@ -52,14 +52,12 @@ class Gaussian(Family):
         """``eta``."""
         return eta
 
-    def variance(self, means: Vector, noise_scale: Vector | float) -> Vector:
+    def variance(self, means: Vector, noise_scale: Noise) -> Vector:
         """That of the noise."""
         del means
         return np.reshape(np.asarray(noise_scale, float) ** 2, (-1, 1))
 
-    def simulate(
-        self, eta: Vector, noise_scale: Vector | float, rng: np.random.Generator
-    ) -> Vector:
+    def simulate(self, eta: Vector, noise_scale: Noise, rng: Rng) -> Vector:
         """Normal numbers around ``eta``."""
         scale = np.broadcast_to(noise_scale, (len(eta),))
         return np.asarray(eta + scale[:, None] * rng.standard_normal(eta.shape))

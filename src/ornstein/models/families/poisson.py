@@ -11,7 +11,7 @@ from ornstein._base.checks import shown
 from ornstein._base.errors import InputError
 from ornstein._base.types import Array, PyTree, Vector
 from ornstein.data.on_disk import AnyRows, Stored
-from ornstein.models.families.family import Family, TargetColumn
+from ornstein.models.families.family import Family, Noise, Rng, TargetColumn
 
 MAX_COUNT = 1000
 """Whole numbers from 0 up to this one are taken for counts."""
@@ -28,11 +28,6 @@ class Poisson(Family):
         del hyper
         return jnp.exp(eta) - y * eta + jax.scipy.special.gammaln(y + 1.0)
 
-    def residual(self, eta: Array, y: Array, hyper: PyTree) -> Array:
-        """``exp(eta) - y``."""
-        del hyper
-        return jnp.exp(eta) - y
-
     def curvature(self, eta: Array, y: Array, hyper: PyTree) -> Array:
         """``exp(eta)``."""
         del y, hyper
@@ -47,14 +42,12 @@ class Poisson(Family):
         """``exp``, bounded."""
         return np.asarray(np.exp(np.minimum(eta, 700.0)))
 
-    def variance(self, means: Vector, noise_scale: Vector | float) -> Vector:
+    def variance(self, means: Vector, noise_scale: Noise) -> Vector:
         """The mean."""
         del noise_scale
         return means
 
-    def simulate(
-        self, eta: Vector, noise_scale: Vector | float, rng: np.random.Generator
-    ) -> Vector:
+    def simulate(self, eta: Vector, noise_scale: Noise, rng: Rng) -> Vector:
         """Counts."""
         del noise_scale
         return rng.poisson(np.minimum(self.expectation(eta), 1e15)).astype(float)
