@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import NamedTuple
 
-import numpy as np
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -33,13 +32,13 @@ class _Example(NamedTuple):
 def demo(
     folder: Path, page: Path, console: Console, key: int = 0, draws: int = 2000
 ) -> list[Result]:
-    """Run both examples, print what there is to see, save plots and a page about the first."""
+    """Run both examples, print what they show, and write plots and a report on the first."""
     folder.mkdir(parents=True, exist_ok=True)
-    first, second = (
+    (first, diagnosis), (second, _) = (
         _show(example, folder, console, key, draws) for example in (_diabetes(), _cancer())
     )
-    _write(first, page, key)
-    console.print(f"\nThe whole story of the first, to open in a browser: {page}", markup=False)
+    _write(first, diagnosis, page, key)
+    console.print(f"\nA report on the first example, for a browser: {page}", markup=False)
     return [first, second]
 
 
@@ -68,7 +67,9 @@ def _standardised(X: Vector) -> Vector:
     return (X - X.mean(axis=0)) / X.std(axis=0)
 
 
-def _show(example: _Example, folder: Path, console: Console, key: int, draws: int) -> Result:
+def _show(
+    example: _Example, folder: Path, console: Console, key: int, draws: int
+) -> tuple[Result, Diagnosis]:
     console.rule(example.title)
     result = sample_whole(
         example.post, key=key, draws=draws, learn_hyper=example.learn, batch_size=example.batch_size
@@ -78,23 +79,23 @@ def _show(example: _Example, folder: Path, console: Console, key: int, draws: in
     console.print(str(result.plan), highlight=False, markup=False, soft_wrap=True)
     console.print(f"\n{result} in {result.seconds:.1f} s of sampling\n", markup=False)
     console.print(_summary_table(result))
-    _print_diagnosis(result.diagnose(), console)
+    diagnosis = result.diagnose()
+    _print_diagnosis(diagnosis, console)
     _compare(result, console)
     for draw in (plots.projection, plots.intervals, plots.covariances):
         path = folder / f"{example.name}-{draw.__name__}.png"
         draw(result, example.title).savefig(path, dpi=120)
         console.print(f"saved {path}", markup=False)
-    return result
+    return result, diagnosis
 
 
-def _write(result: Result, page: Path, key: int) -> None:
+def _write(result: Result, diagnosis: Diagnosis, page: Path, key: int) -> None:
     X, y, _ = _diabetes_rows()
-    noise = np.asarray(result.posterior.hyper["noise_scale"])
-    draws = predictive.Coefficients.gather("linear", result.draws["coef"], noise_scale=noise)
-    found = predictive.summarise(draws, X)
+    found = predictive.summarise(predictive.Coefficients.of_result(result), X)
     fit = report.Section(
         "Residuals and coverage",
-        "Residuals should show no pattern; intervals of every mass should hold that share of rows.",
+        "Residuals should show no pattern; an interval should contain the share of rows that it "
+        "states.",
         plots.residuals(found.mean, found.std, y),
     )
     report.write(
@@ -109,6 +110,7 @@ def _write(result: Result, page: Path, key: int) -> None:
         sections=[fit],
         command="ornstein demo",
         key=key,
+        diagnosis=diagnosis,
     )
 
 
@@ -118,21 +120,19 @@ def _compare(result: Result, console: Console) -> None:
     against = "the exact posterior" if exact else "the Gaussian approximation at the optimum"
     console.print(
         f"\nKL of the draws from {against}: {value:.4f} nats "
-        f"(as many exact draws would show {floor:.4f}); the plan predicted "
+        f"(as many exact draws would measure {floor:.4f}); the plan predicted "
         f"{result.plan.predicted_kl:.4f}.",
         markup=False,
     )
 
 
 def _summary_table(result: Result) -> Table:
-    frame = result.summary()
-    low, high = (str(name) for name in frame.columns if str(name).startswith("hdi_"))
-    columns = ("mean", "sd", low, high, "ess_bulk", "r_hat")
+    frame = result.summary().drop(columns=report.LEFT_OUT)
     table = Table(title="Summary", title_justify="left")
     table.add_column("parameter")
-    for name in columns:
-        table.add_column(name, justify="right")
-    for label, row in zip(result.plan.labels, frame[list(columns)].to_numpy(float), strict=True):
+    for name in frame.columns:
+        table.add_column(str(name), justify="right")
+    for label, row in zip(result.plan.labels, frame.to_numpy(float), strict=True):
         table.add_row(escape(label), *(f"{number:.4g}" for number in row))
     return table
 

@@ -19,7 +19,7 @@ import ornstein as orn
 from ornstein import tables
 from ornstein.storage import records
 from ornstein.storage.checkpoint import Saved, kept_command, opened
-from ornstein.tables import table_model
+from ornstein.tables import TableModel
 from support.checkpoints_kept import contents, stop
 from support.fuzzing import arrays, changes, frames, fuzz, operated, spoiled, surgeries, texts
 from support.problems import regression
@@ -48,8 +48,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Home:
     frame = pd.DataFrame(
         {"a": np.arange(30.0) ** 0.5, "kind": list("xyz") * 10, "y": np.sin(np.arange(30.0))}
     )
-    model, result, _ = table_model.fit_table(tables.learn(frame, "y"), draws=8, method="laplace")
-    table_model.save(folder / "fitted", model, result)
+    model = tables.fit_table(tables.learn(frame, "y"), draws=8, method="laplace")
+    model.save(folder / "fitted")
     buffer = io.BytesIO()
     frame.to_parquet(buffer)
     return Home(folder, folder / "stopped", folder / "fitted", buffer.getvalue())
@@ -156,7 +156,7 @@ def check_fitted(home: Home, case: Any) -> None:
     shutil.copytree(home.fitted, folder)
     (folder / name).write_bytes(spoiled((folder / name).read_bytes(), todo))
     with suppress(orn.InputError):
-        assert np.isfinite(table_model.load(folder).draws.coef).all()
+        assert np.isfinite(TableModel.load(folder).draws.coef).all()
 
 
 def check_learn(home: Home, case: Any) -> None:

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 import ornstein as orn
 from ornstein.cli import app
 from ornstein.demo import _print_diagnosis, _summary_table
+from ornstein.models.families import MODELS
 from ornstein.results import plots
 
 X = np.random.default_rng(0).normal(size=(60, 2))
@@ -42,6 +43,19 @@ def test_help(command: list[str]) -> None:
     assert result.exit_code == 0
     assert "Usage:" in result.output
     assert ("Example: ornstein demo" if command else "demo") in result.output
+
+
+def test_help_names_every_command_and_every_model() -> None:
+    """In one sentence each, and with an example."""
+    shown = CliRunner().invoke(app, ["--help"]).output
+    for command in ("fit", "predict", "compare", "resume", "demo", "reproduce"):
+        told = CliRunner().invoke(app, [command, "--help"]).output
+        assert f"Example: ornstein {command}" in told
+        assert command in shown
+    told = CliRunner().invoke(app, ["fit", "--help"]).output
+    told = " ".join(told.replace("\u2502", " ").split())
+    assert f"One of {', '.join(MODELS)}; guessed if not given." in told
+    assert "named after the table if not given" in told
 
 
 @pytest.mark.parametrize(

@@ -328,7 +328,7 @@ def test_copies_go_without_the_rows(tmp_path: Path) -> None:
     [
         ({"prior_precision": "lern"}, "prior_precision='lern' is not known.*'learn'"),
         ({"prior_precision": -1.0}, "prior_precision must be a finite number above 0"),
-        ({"prior_precision": [1.0]}, "one for each of 3 columns; found 1"),
+        ({"prior_precision": [1.0]}, r"one for each of 3 columns .*; found 1"),
         ({"noise_scale": "x"}, "noise_scale='x' is not known"),
         ({"noise_scale": 0.0}, "noise_scale must be a finite number above 0"),
         ({"fit_intercept": "yes"}, "fit_intercept must be True or False"),

@@ -13,7 +13,7 @@ from ornstein.results.noise import simulated
 from ornstein.results.plots._draws import _clearest
 from ornstein.results.plots._noise import along_modes
 from ornstein.results.plots._style import short
-from ornstein.results.report import _words
+from ornstein.results.report import words
 from support.problems import as_generic, features, regression
 from support.sizes import set_limits
 
@@ -123,7 +123,7 @@ class TestEveryKindOfRun:
 
     @pytest.fixture(autouse=True)
     def _without_svg(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("ornstein.results.report._page.data_uri", lambda _: "data:,")
+        monkeypatch.setattr("ornstein.results.report.page.data_uri", lambda _: "data:,")
 
     def test_laplace(self) -> None:
         page = report.render(orn.sample(regression(), method="laplace", draws=50))
@@ -140,8 +140,8 @@ class TestEveryKindOfRun:
 
     def test_sandwich(self, plain: orn.Result) -> None:
         other = replace(plain, plan=replace(plain.plan, target="sandwich"))
-        assert "aims at the sandwich" in " ".join(_words.plan_in_words(other, None))
-        assert "aims at the posterior" in " ".join(_words.plan_in_words(plain, None))
+        assert "aims at the sandwich" in " ".join(words.plan_in_words(other, None))
+        assert "aims at the posterior" in " ".join(words.plan_in_words(plain, None))
 
     def test_too_few_draws_for_covariances(self, plain: orn.Result) -> None:
         page = report.render(replace(plain, flat=plain.flat[:1, :6]), key=3)

@@ -13,7 +13,6 @@ import pytest
 import ornstein as orn
 from ornstein import tables
 from ornstein.results import plots, report
-from ornstein.tables import table_model
 
 VOID = {"meta", "link", "img", "br"}
 NASTY = ["<script>alert(1)</script>", "a&b", '"quoted"', "{{ 7 * 7 }}", "$x^2$", "größe"]
@@ -46,14 +45,14 @@ def page() -> Page:
     rng = np.random.default_rng(0)
     frame = pd.DataFrame(rng.normal(size=(300, len(NASTY))), columns=NASTY)
     frame["</title>target"] = frame[NASTY[0]] + rng.normal(size=300)
-    model, result, remarks = table_model.fit_table(tables.learn(frame, "</title>target"), draws=100)
+    model = tables.fit_table(tables.learn(frame, "</title>target"), draws=100)
     text = report.render(
-        result,
+        model.result,
         title="</title>target",
-        about=table_model.about(model, result),
-        remarks=remarks,
-        summary=table_model.summary(model.encoding, result),
-        sections=[report.Section(*table_model.fit_picture(model, frame))],
+        about=model.about(),
+        remarks=model.remarks,
+        summary=model.summary(),
+        sections=[report.Section(*model.fit_picture(frame))],
         command="ornstein fit '<b>'",
     )
     return Page(text)
@@ -63,15 +62,15 @@ def test_the_page_is_whole(page: Page) -> None:
     assert page.open == []
     for heading in (
         "Model and data",
-        "The plan, and what came of it",
+        "The plan and the run",
         "Hyperparameters",
         "Coefficients",
         "Residuals and coverage",
         "Traces and ranks",
         "Predicted and measured covariance",
         "Gradient noise",
-        "Did the theory hold?",
-        "Make it again",
+        "Checks of the assumptions",
+        "Reproduce this run",
     ):
         assert heading in page.words
     assert "nats" in page.words

@@ -11,7 +11,6 @@ import pytest
 import ornstein as orn
 from ornstein import tables
 from ornstein.results import report
-from ornstein.tables import table_model
 from support.browser import Browser, find
 
 HOSTILE = [
@@ -63,17 +62,17 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     frame = pd.DataFrame(rng.normal(size=(300, len(HOSTILE))), columns=HOSTILE)
     frame["</title><script>window.ran=1</script>"] = frame[HOSTILE[0]] + rng.normal(size=300)
     target = str(frame.columns[-1])
-    model, fit, remarks = table_model.fit_table(tables.learn(frame, target), draws=100)
+    model = tables.fit_table(tables.learn(frame, target), draws=100)
     X, y = frame[HOSTILE].to_numpy(), frame[target].to_numpy()
     post = orn.models.linear(X, y, feature_names=HOSTILE, intercept=True)
     return report.write(
         tmp_path_factory.mktemp("report") / "report.html",
         orn.sample(post, draws=100, learn_hyper=True),
         title=target,
-        about=table_model.about(model, fit),
-        remarks=[*remarks, *HOSTILE],
-        summary=table_model.summary(model.encoding, fit),
-        sections=[report.Section(*table_model.fit_picture(model, frame))],
+        about=model.about(),
+        remarks=[*model.remarks, *HOSTILE],
+        summary=model.summary(),
+        sections=[report.Section(*model.fit_picture(frame))],
         command=f"ornstein fit '{HOSTILE[0]}'",
     )
 
@@ -106,15 +105,15 @@ def test_it_renders_and_fetches_and_runs_nothing(browser: Browser, page: Path) -
     assert headings[0] == "</title><script>window.ran=1</script>"
     assert headings[1:] == [
         "Model and data",
-        "The plan, and what came of it",
+        "The plan and the run",
         "Coefficients",
         "Residuals and coverage",
         "Hyperparameters",
         "Traces and ranks",
         "Predicted and measured covariance",
         "Gradient noise",
-        "Did the theory hold?",
-        "Make it again",
+        "Checks of the assumptions",
+        "Reproduce this run",
     ]
     assert [url for url in visit.requested if not url.startswith("data:")] == [page.as_uri()]
     assert visit.complaints == []

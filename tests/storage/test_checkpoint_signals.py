@@ -18,7 +18,7 @@ import ornstein as orn
 from ornstein import tables
 from ornstein.cli import app
 from ornstein.storage.folders import claimed
-from ornstein.tables import table_model
+from ornstein.tables.model import FILES
 from support import child_process
 from support.problems import regression
 
@@ -137,7 +137,7 @@ def test_ctrl_c_on_the_command_line(tmp_path: Path) -> None:
     code, said, err = child_process.finish(running)
     assert code == 130, (said, err)
     assert err.startswith("ornstein: interrupted after")
-    assert f"To go on: ornstein resume {tmp_path}/kept" in err
+    assert f"To continue: ornstein resume {tmp_path}/kept" in err
     assert err.count("\n") == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == ["houses.csv", "kept"]
     other = CliRunner().invoke(app, [*words, *kept, "--seed", "3"])
@@ -145,17 +145,15 @@ def test_ctrl_c_on_the_command_line(tmp_path: Path) -> None:
     assert "holds another command: key was 0, now 3" in str(other.exception)
     done = CliRunner().invoke(app, ["resume", f"{tmp_path}/kept", "-q"], catch_exceptions=False)
     assert done.exit_code == 0, done.stderr
-    assert sorted(path.name for path in (tmp_path / "houses").iterdir()) == sorted(
-        table_model.FILES
-    )
+    assert sorted(path.name for path in (tmp_path / "houses").iterdir()) == sorted(FILES)
     learned = tables.learn(tables.read(tmp_path / "houses.csv"), "price")
-    model, whole, _ = table_model.fit_table(learned, draws=2000)
+    model = tables.fit_table(learned, draws=2000)
     kept_draws = arviz.from_netcdf(f"{tmp_path}/houses/draws.nc").posterior["coef"].values
-    assert np.array_equal(kept_draws, whole.draws["coef"])
+    assert np.array_equal(kept_draws, model.result.draws["coef"])
     predictions = pd.read_csv(tmp_path / "houses" / "predictions.csv")
     pd.testing.assert_frame_equal(predictions, model.predict(frame))
     again = CliRunner().invoke(app, ["resume", f"{tmp_path}/kept"], catch_exceptions=False)
-    assert "it has ended: see" in again.stderr
+    assert "the fit is complete: see" in again.stderr
 
 
 def test_resume_wants_a_checkpoint_of_a_command(tmp_path: Path) -> None:

@@ -37,6 +37,6 @@ def holed(values: Any, *rows: int) -> list[Any]:
     return [None if i in rows else value for i, value in enumerate(values)]
 
 
-def learn(model: str = "linear", missing: str = "refuse", **columns: Any) -> tables.Learned:
+def learn(model: str = "linear", missing: str = "refuse", **columns: Any) -> tables.EncodedTable:
     """What is learned from :func:`frame` with these columns."""
     return tables.learn(frame(**columns), "y", model, missing)

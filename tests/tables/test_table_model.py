@@ -5,21 +5,30 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import arviz
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.stats
 from typer.testing import CliRunner
 
 import ornstein as orn
 from ornstein import tables
 from ornstein.cli import app
 from ornstein.data.datasets import Dataset
+from ornstein.estimators import (
+    BayesianLinearRegressor,
+    BayesianLogisticClassifier,
+    BayesianPoissonRegressor,
+)
 from ornstein.results import predictive
 from ornstein.results.predictive import Coefficients
 from ornstein.storage.folders import write_folder
-from ornstein.tables import table_model
+from ornstein.tables import TableModel
+from ornstein.tables import model as table_model
+from ornstein.tables.model import FILES
 
 Load = Callable[[str], Dataset]
 
@@ -72,7 +81,7 @@ def test_fit_and_predict_from_the_command_line(tmp_path: Path, target: str, mode
     assert ("noise scale" in said) == (model == "linear")
     kept = json.loads((folder / "table.json").read_text())["hyperparameters"]
     assert kept["prior_precision"]["learned"]
-    assert sorted(os.listdir(folder)) == sorted(table_model.FILES)
+    assert sorted(os.listdir(folder)) == sorted(FILES)
     assert sorted(os.listdir(tmp_path)) == ["new.csv", "run", "table.csv"]
     assert "coef" in arviz.from_netcdf(str(folder / "draws.nc")).posterior
     assert json.loads((folder / "plan.json").read_text())["method"] == "exact"
@@ -129,39 +138,142 @@ def test_rows_to_predict_are_looked_at_before_sampling(
 
 
 def test_a_run_with_predictions_may_be_replaced_by_one_without(tmp_path: Path) -> None:
-    model, result, _ = table_model.fit_table(tables.learn(houses(), "price $"), draws=20)
+    model = tables.fit_table(tables.learn(houses(), "price $"), draws=20)
     predictions = model.predict(houses(5))
     extra = {"predictions.csv": predictions.to_csv}
-    table_model.save(tmp_path / "run", model, result, extra)
-    table_model.save(tmp_path / "run", model, result, overwrite=True)
+    model.save(tmp_path / "run", extra)
+    model.save(tmp_path / "run", overwrite=True)
     assert not (tmp_path / "run" / "predictions.csv").exists()
 
 
 def test_hyperparameters_are_learned_unless_given() -> None:
     frame = houses()[["size <b>", "town", "price $"]]
-    model, result, remarks = table_model.fit_table(tables.learn(frame, "price $"), draws=20)
-    found = table_model.hyperparameters(model.encoding, result)
+    model = tables.fit_table(tables.learn(frame, "price $"), draws=20)
+    found = model.hyperparameters()
     noise = found["noise_scale"]["value"]
     assert abs(noise - 200) < 4 * 200 / np.sqrt(2 * 400)
     assert found["noise_scale"]["learned"]
-    assert any(f"noise scale {noise:.4g} (in the unit of 'price $')" in said for said in remarks)
-    assert table_model.about(model, result)["noise scale"] == f"{noise:.4g}, learned"
+    assert any(
+        f"noise scale {noise:.4g} (in the unit of 'price $')" in said for said in model.remarks
+    )
+    assert model.about()["noise scale"] == f"{noise:.4g}, learned"
     given = {"prior_precision": 2.0, "noise_scale": 150.0}
-    model, result, remarks = table_model.fit_table(
+    model = tables.fit_table(
         tables.learn(frame, "price $"), prior_precision=2.0, noise_scale=150.0, draws=20
     )
-    found = table_model.hyperparameters(model.encoding, result)
+    found = model.hyperparameters()
     assert {name: entry["value"] for name, entry in found.items()} == pytest.approx(given)
     assert not any(entry["learned"] for entry in found.values())
-    assert result.learning is None
-    assert not any("Learned" in said for said in remarks)
-    assert table_model.about(model, result)["prior precision"] == "2, given"
+    assert model.result.learning is None
+    assert not any("Learned" in said for said in model.remarks)
+    assert model.about()["prior precision"] == "2, given"
+
+
+def test_columns_that_determine_the_target_are_fitted_with_a_remark(tmp_path: Path) -> None:
+    table = houses()[["size <b>", "town"]].assign(tax=lambda t: 3 * t["size <b>"] - 7)
+    table.to_csv(tmp_path / "table.csv", index=False)
+    folder = tmp_path / "run"
+    code, _, said = run(
+        *("fit", f"{tmp_path}/table.csv", "-t", "tax", "-o", str(folder), "--draws", "50")
+    )
+    assert code == 0, said
+    assert "The columns determine the target exactly" in said
+    found = TableModel.load(folder).predict(table)
+    np.testing.assert_allclose(found["mean"], table["tax"], rtol=1e-3)
+    ordinary = tables.fit_table(tables.learn(houses()[["size <b>", "price $"]], "price $"), draws=8)
+    assert not any("exactly" in remark for remark in ordinary.remarks)
+
+
+ESTIMATORS: dict[str, Any] = {
+    "price $": BayesianLinearRegressor,
+    "visits": BayesianPoissonRegressor,
+    "sold": BayesianLogisticClassifier,
+    "kind": BayesianLogisticClassifier,
+}
+
+
+@pytest.mark.parametrize("target", list(ESTIMATORS))
+def test_a_table_is_fitted_as_by_an_estimator(target: str) -> None:
+    """Of numeric columns, which both standardise alike: the same rows, options and draws."""
+    frame = houses()[["size <b>", target]].assign(age=np.random.default_rng(3).normal(9, 4, 400))
+    model = tables.fit_table(tables.learn(frame, target), key=5, draws=60)
+    labels = model.encoding.target.classes
+    y = frame[target] if labels is None else model.encoding.encode_target(frame)
+    estimator = ESTIMATORS[target](draws=60, random_state=5)
+    estimator.fit(frame[["size <b>", "age"]], y)
+    own = tables.unstandardise(model.encoding, model.result.draws)
+    coef = own["coef"].reshape(estimator.draws_.coef.shape)
+    scale = np.abs(coef).max()
+    np.testing.assert_allclose(coef, estimator.draws_.coef, rtol=1e-4, atol=1e-4 * scale)
+    found = model.hyperparameters()
+    assert found["prior_precision"]["value"] == pytest.approx(estimator.prior_precision_, rel=1e-4)
+    if target == "price $":
+        assert found["noise_scale"]["value"] == pytest.approx(estimator.noise_scale_, rel=1e-4)
+
+
+def test_summaries_have_the_same_columns_and_central_intervals(tmp_path: Path) -> None:
+    model = tables.fit_table(tables.learn(houses()[["size <b>", "price $"]], "price $"), draws=200)
+    own, standardised = model.summary(0.8), model.result.summary(0.8)
+    assert list(own.columns) == list(standardised.columns)
+    assert {"low 80%", "high 80%", "mcse_mean", "ess_bulk", "ess_tail", "r_hat"} <= set(own)
+    ends = np.quantile(model.result.flat.reshape(-1, 2), [0.1, 0.9], axis=0)
+    np.testing.assert_allclose(standardised[["low 80%", "high 80%"]].to_numpy().T, ends)
+    np.testing.assert_allclose(standardised["mean"], model.result.flat.mean(axis=(0, 1)))
+    natural = tables.unstandardise(model.encoding, model.result.draws)
+    ends = np.quantile(natural["intercept"], [0.1, 0.9])
+    np.testing.assert_allclose(own.loc["intercept", ["low 80%", "high 80%"]].to_numpy(float), ends)
+    saved = pd.read_csv(model.save(tmp_path / "run") / "summary.csv", index_col=0)
+    pd.testing.assert_frame_equal(saved, model.summary())
+
+
+def test_without_out_the_folder_is_named_after_the_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "data").mkdir()
+    houses()[["size <b>", "sold"]].to_csv(tmp_path / "data" / "My.houses.CSV.gz", index=False)
+    monkeypatch.chdir(tmp_path)
+    words = ("fit", "data/My.houses.CSV.gz", "-t", "sold", "--draws", "8", "--method", "laplace")
+    code, _, said = run(*words)
+    assert code == 0, said
+    assert sorted(os.listdir(tmp_path)) == ["My.houses", "data"]
+    before = (tmp_path / "My.houses" / "table.json").read_bytes()
+    code, _, said = run(*words, "--seed", "1")
+    assert code == 1
+    assert re.search(r"My\.houses is not empty.*--out FOLDER, or --overwrite", said)
+    assert (tmp_path / "My.houses" / "table.json").read_bytes() == before
+    code, _, said = run(*words, "--overwrite")
+    assert code == 0, said
+
+
+def test_a_fit_is_diagnosed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[orn.Result] = []
+    diagnose = orn.Result.diagnose
+
+    def counted(result: orn.Result) -> orn.Diagnosis:
+        calls.append(result)
+        return diagnose(result)
+
+    monkeypatch.setattr(orn.Result, "diagnose", counted)
+    houses()[["size <b>", "sold"]].to_csv(tmp_path / "t.csv", index=False)
+    code, _, said = run(
+        *("fit", f"{tmp_path}/t.csv", "-t", "sold", "-o", f"{tmp_path}/run", "--draws", "20")
+    )
+    assert code == 0, said
+    assert "stationarity" in said
+    assert len(calls) == 1
+
+
+def test_a_loaded_model_has_no_run(tmp_path: Path) -> None:
+    model = tables.fit_table(tables.learn(houses()[["size <b>", "sold"]], "sold"), draws=8)
+    again = TableModel.load(model.save(tmp_path / "run"))
+    with pytest.raises(orn.InputError, match="fit again"):
+        again.summary()
 
 
 def test_coefficients_are_in_the_tables_own_units() -> None:
     frame = houses(4000)[["size <b>", "town", "price $"]]
-    model, result, _ = table_model.fit_table(tables.learn(frame, "price $"), draws=500)
-    found = table_model.summary(model.encoding, result)
+    model = tables.fit_table(tables.learn(frame, "price $"), draws=500)
+    found = model.summary()
     assert list(found.index) == ["size <b>", "town=Köln", "intercept"]
     off = np.abs(found["mean"].to_numpy() - [30.0, 500.0, 1000.0])
     assert np.all(off < 5 * found["sd"].to_numpy())
@@ -176,7 +288,7 @@ def test_intervals_cover_what_they_say(dataset: Load, name: str) -> None:
     frame["target"] = data.y.astype(float)
     half = len(order) // 2
     learned = tables.learn(frame.iloc[order[:half]], "target", "linear")
-    model, _, _ = table_model.fit_table(learned, draws=250)
+    model = tables.fit_table(learned, draws=250)
     held_out = frame.iloc[order[half:]][:8000]
     found = model.predict(held_out)
     truth = held_out["target"].to_numpy()
@@ -185,35 +297,35 @@ def test_intervals_cover_what_they_say(dataset: Load, name: str) -> None:
 
 
 def test_a_kept_model_predicts_as_it_did(tmp_path: Path) -> None:
-    model, result, _ = table_model.fit_table(tables.learn(houses(), "kind"), draws=50)
-    table_model.save(tmp_path / "run", model, result)
-    again = table_model.load(tmp_path / "run")
+    model = tables.fit_table(tables.learn(houses(), "kind"), draws=50)
+    model.save(tmp_path / "run")
+    again = TableModel.load(tmp_path / "run")
     new = houses(30, seed=2)
     pd.testing.assert_frame_equal(model.predict(new), again.predict(new))
 
 
 @pytest.mark.parametrize("name", ["table.json", "draws.nc"])
 def test_damaged_runs_are_refused(tmp_path: Path, name: str) -> None:
-    model, result, _ = table_model.fit_table(tables.learn(houses(), "price $"), draws=20)
-    path = table_model.save(tmp_path / "run", model, result) / name
+    model = tables.fit_table(tables.learn(houses(), "price $"), draws=20)
+    path = model.save(tmp_path / "run") / name
     whole = path.read_bytes()
     for damage in (b"", whole[: len(whole) // 2], b"{}", bytes(64)):
         path.write_bytes(damage)
         with pytest.raises(orn.InputError, match="fit again"):
-            table_model.load(tmp_path / "run")
+            TableModel.load(tmp_path / "run")
     path.unlink()
     with pytest.raises(orn.InputError, match=f"has no {name}"):
-        table_model.load(tmp_path / "run")
+        TableModel.load(tmp_path / "run")
 
 
 def test_a_run_of_another_table_is_refused(tmp_path: Path) -> None:
     for target, columns in (("price $", ["size <b>"]), ("visits", ["size <b>", "town"])):
         learned = tables.learn(houses()[[*columns, target]], target)
-        model, result, _ = table_model.fit_table(learned, draws=20)
-        table_model.save(tmp_path / target, model, result)
+        model = tables.fit_table(learned, draws=20)
+        model.save(tmp_path / target)
     (tmp_path / "visits" / "draws.nc").replace(tmp_path / "price $" / "draws.nc")
     with pytest.raises(orn.InputError, match="does not belong"):
-        table_model.load(tmp_path / "price $")
+        TableModel.load(tmp_path / "price $")
 
 
 def test_folders_are_whole_or_not_at_all(tmp_path: Path) -> None:
@@ -266,6 +378,23 @@ def test_predictive_probabilities_average_over_draws() -> None:
     np.testing.assert_allclose(found, 0.5)
     several = Coefficients.gather("softmax", np.zeros((3, 4, 1)), np.log([[1.0, 2, 3, 4]] * 3))
     np.testing.assert_allclose(predictive.probabilities(several, X)[0], [0.1, 0.2, 0.3, 0.4])
+
+
+def test_log_scores_are_those_of_the_averaged_densities() -> None:
+    X, y = np.array([[1.0], [-2.0]]), np.array([0.5, 1.5])
+    coef, noise = np.array([[0.3], [0.9]]), np.array([1.0, 2.0])
+    linear = Coefficients.gather("linear", coef, noise_scale=noise)
+    density = scipy.stats.norm(coef @ X.T, noise[:, None]).pdf(y).mean(axis=0)
+    np.testing.assert_allclose(predictive.log_score(linear, X, y), np.log(density), rtol=1e-12)
+    counts = Coefficients.gather("poisson", coef)
+    mass = scipy.stats.poisson(np.exp(coef @ X.T)).pmf([2, 0]).mean(axis=0)
+    np.testing.assert_allclose(predictive.log_score(counts, X, [2, 0]), np.log(mass), rtol=1e-12)
+    several = Coefficients.gather("softmax", np.stack([coef, -coef, 0 * coef], axis=1))
+    chances = predictive.probabilities(several, X)
+    expected = np.log(chances[[0, 1], [2, 0]])
+    np.testing.assert_allclose(predictive.log_score(several, X, [2, 0]), expected, rtol=1e-12)
+    with pytest.raises(orn.InputError, match="one value for each of 2 rows"):
+        predictive.log_score(linear, X, [1.0])
 
 
 def test_simulated_targets_have_the_models_moments() -> None:

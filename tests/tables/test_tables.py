@@ -13,7 +13,7 @@ import pytest
 
 import ornstein as orn
 from ornstein import tables
-from ornstein.tables import Categorical, Encoding, Numeric
+from ornstein.tables import CategoricalColumn, Encoding, NumericColumn
 from support.data_frames import N, frame, holed, learn, target_of
 
 Floats = npt.NDArray[np.float64]
@@ -70,29 +70,32 @@ BAD_LEARNING: list[tuple[Build, str]] = [
     ),
     (lambda: learn(b=np.append(np.arange(39.0), np.inf)), r"'b' has 1 infinite values"),
     (lambda: learn(y=np.append(np.arange(39.0), -np.inf)), r"'y' has 1 infinite values"),
-    (lambda: learn(b=pd.Timestamp("2020")), r"'b' holds dates or times.*days since"),
-    (lambda: learn(b=datetime.date(2020, 1, 1)), r"'b' holds dates or times"),
-    (lambda: learn(b=["2020-01-01", "2021-12-31T10:00"] * 20), r"'b' holds dates, such as '2020"),
-    (lambda: learn(b=["1.2.2020", "03/04/21"] * 20), r"'b' holds dates"),
-    (lambda: learn(b=["1,5", "2"] * 20), r"'b' holds numbers with commas, such as '1,5'.*point"),
-    (lambda: learn(b=["1", 2] * 20), r"'b' holds str \(such as '1'\) and int \(such as 2\)"),
-    (lambda: learn(b=[b"x"] * N), r"'b' holds bytes"),
-    (lambda: learn(b=[[1]] * N), r"'b' holds list \(such as \[1\]\)"),
-    (lambda: learn(b=np.arange(N) * 1j), r"'b' holds complex numbers"),
+    (lambda: learn(b=pd.Timestamp("2020")), r"'b' contains dates or times.*days since"),
+    (lambda: learn(b=datetime.date(2020, 1, 1)), r"'b' contains dates or times"),
+    (
+        lambda: learn(b=["2020-01-01", "2021-12-31T10:00"] * 20),
+        r"'b' contains dates, such as '2020",
+    ),
+    (lambda: learn(b=["1.2.2020", "03/04/21"] * 20), r"'b' contains dates"),
+    (lambda: learn(b=["1,5", "2"] * 20), r"'b' contains numbers with commas, such as '1,5'.*point"),
+    (lambda: learn(b=["1", 2] * 20), r"'b' contains str \(such as '1'\) and int \(such as 2\)"),
+    (lambda: learn(b=[b"x"] * N), r"'b' contains bytes"),
+    (lambda: learn(b=[[1]] * N), r"'b' contains list \(such as \[1\]\)"),
+    (lambda: learn(b=np.arange(N) * 1j), r"'b' contains complex numbers"),
     (lambda: learn(b=[10**400, 1] * 20), r"'b' cannot be read as numbers"),
     (lambda: learn(b=WORDS), r"'b' has 40 levels, a different one in every row.*leave it out"),
     (lambda: learn(b=np.arange(N) * 1e200), r"'b' varies from 0.0 to 3\.9e\+201.*Change its unit"),
     (lambda: learn(b=np.arange(N) * 1e-200), r"'b' varies.*Change its unit"),
     (lambda: learn(b=1e15 + np.arange(N) % 2), r"'b' varies.*another origin"),
     (lambda: learn(y=3), r"'y' is 3 in every row"),
-    (lambda: learn(y=WORDS), r"'y' holds labels, such as 'w0', and a linear.*softmax"),
-    (lambda: learn("poisson", y=[True, False] * 20), r"'y' holds labels.*poisson"),
+    (lambda: learn(y=WORDS), r"'y' has labels, such as 'w0', and a linear.*softmax"),
+    (lambda: learn("poisson", y=[True, False] * 20), r"'y' has labels.*poisson"),
     (lambda: learn("poisson", y=[1, -2] * 20), r"counts.*20 values are not.*-2"),
     (lambda: learn("poisson", y=[1.5, 0] * 20), r"counts.*1\.5.*linear"),
     (lambda: learn("logistic", y="one"), r"one value only, 'one'"),
     (
         lambda: learn("logistic", y=[1, 2, 3, 4] * 10),
-        r"4 classes, '1'.*logistic takes two.*softmax",
+        r"4 classes, such as '1'.*logistic model takes at most 2.*softmax",
     ),
     (lambda: learn("softmax", y=0), r"one value only, '0'"),
     (lambda: tables.guess_model(frame(y="one"), "y"), r"one value only"),
@@ -167,7 +170,7 @@ def test_units_of_the_table_do_not_matter() -> None:
 def test_levels_and_their_order(labels: Any, levels: tuple[str, ...]) -> None:
     labels = labels if len(labels) == N else labels * (N // 2)
     encoding, X, *_ = learn(kind=labels)
-    assert encoding.columns[2] == Categorical("kind", levels, (0.5,))
+    assert encoding.columns[2] == CategoricalColumn("kind", levels, (0.5,))
     np.testing.assert_array_equal(np.abs(X[:, 2]), 0.5)
     _, _, y, _ = learn("logistic", y=labels)
     np.testing.assert_array_equal(y, X[:, 2] > 0)
@@ -193,8 +196,8 @@ def test_columns_that_say_nothing_are_left_out() -> None:
     assert [column.name for column in encoding.columns] == ["a", "size", "kind"]
     assert notes[:3] == (
         "Left out, being constant: 'one', 'text'.",
-        "Left out, saying the same as 'a': 'a2'.",
-        "Left out, saying the same as 'kind': 'code'.",
+        "Left out, redundant with 'a': 'a2'.",
+        "Left out, redundant with 'kind': 'code'.",
     )
 
 
@@ -254,7 +257,7 @@ def raw_design(encoding: Encoding, table: pd.DataFrame) -> Floats:
     """The columns of X as a person would write them down, in the table's units."""
     parts: list[Any] = []
     for column in encoding.columns:
-        if isinstance(column, Numeric):
+        if isinstance(column, NumericColumn):
             parts.append(table[column.name])
         else:
             parts += [table[column.name] == level for level in column.levels[1:]]
@@ -295,7 +298,7 @@ def test_coefficients_in_original_units_are_those_of_least_squares() -> None:
 @pytest.mark.parametrize(
     ("draws", "message"),
     [
-        ({"coef": np.zeros((2, 3, 4))}, "must hold coef and intercept, found"),
+        ({"coef": np.zeros((2, 3, 4))}, "must contain coef and intercept, found"),
         (
             {"coef": np.zeros((2, 3, 5)), "intercept": np.zeros((2, 3))},
             r"4 columns; found \(2, 3, 5",
@@ -329,11 +332,21 @@ def test_noise_is_estimated_or_given_in_the_targets_unit() -> None:
         np.testing.assert_allclose(post.hyper["noise_scale"] * encoding.target.scale, scale)
 
 
+def test_columns_that_determine_the_target_leave_the_least_noise() -> None:
+    encoding, X, y, _ = learn()
+    exact = X[:, 0] - 2 * X[:, 1]
+    least = tables.LEAST_NOISE * np.std(exact)
+    assert tables.posterior(X, exact, encoding).hyper["noise_scale"] == least
+    few = tables.posterior(X[:4], y[:4], encoding)
+    assert few.hyper["noise_scale"] == tables.LEAST_NOISE * np.std(y[:4])
+
+
 def test_prior_precisions() -> None:
     encoding, X, y, _ = learn()
     for given_precision, expected in (
         (4.0, [4.0, 4.0, 4.0, 4.0, 0.01]),
         ([1.0, 2.0, 3.0, 4.0, 5.0], [1.0, 2.0, 3.0, 4.0, 5.0]),
+        ([1.0, 2.0, 3.0, 4.0], [1.0, 2.0, 3.0, 4.0, 0.01]),
     ):
         post = tables.posterior(X, y, encoding, given_precision)
         np.testing.assert_array_equal(post.hyper["prior_precision"], expected)
@@ -343,16 +356,15 @@ def test_bad_options_of_the_posterior() -> None:
     encoding, X, y, _ = learn()
     for options, message in (
         ({"prior_precision": -1}, "prior_precision must be a finite number above 0, found -1"),
-        ({"prior_precision": "a"}, "prior_precision must be a finite number above 0, found 'a'"),
-        ({"prior_precision": [1.0]}, "prior_precision must be one number or 5"),
+        ({"prior_precision": "a"}, "prior_precision='a' is not known; choose one of learn"),
+        (
+            {"prior_precision": [1.0]},
+            r"4 columns \(and the intercept, last\); found 1",
+        ),
         ({"noise_scale": 0}, "noise_scale must be a finite number above 0"),
     ):
         with pytest.raises(orn.InputError, match=message):
             tables.posterior(X, y, encoding, **options)
-    with pytest.raises(orn.InputError, match="4 rows cannot tell the noise from 4 columns"):
-        tables.posterior(X[:4], y[:4], encoding)
-    with pytest.raises(orn.InputError, match="determine the target exactly"):
-        tables.posterior(X, X[:, 0] - 2 * X[:, 1], encoding)
     counts, X, y, _ = learn("poisson", y=target_of("poisson"))
     with pytest.raises(orn.InputError, match=r"noise_scale=1\.0 is for linear models; a poisson"):
         tables.posterior(X, y, counts, noise_scale=1.0)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import ornstein as orn
 from ornstein import tables
-from ornstein.tables import Categorical, Encoding, Numeric, Target
+from ornstein.tables import CategoricalColumn, Encoding, NumericColumn, Target
 from support.data_frames import ODD_NAMES, N, frame, holed, learn, target_of
 from support.strategies import theory_settings
 
@@ -48,7 +48,7 @@ BAD_LATER: list[tuple[Callable[[pd.DataFrame], object], str]] = [
     (lambda t: t.assign(a=["1", "x", "y", "1.5"] * 10), r"'a' must hold numbers: 20 .*first.*'x'"),
     (lambda t: t.assign(a=np.inf), r"'a' has 40 infinite"),
     (lambda t: t.assign(a=["1", "-inf"] * 20), r"'a' has 20 infinite"),
-    (lambda t: t.assign(a=pd.Timestamp("2020")), r"'a' holds dates"),
+    (lambda t: t.assign(a=pd.Timestamp("2020")), r"'a' contains dates"),
     (
         lambda t: t.assign(kind=["oak", "fir"] * 20),
         r"'kind' has 20 rows.*not learned: 'fir'.*'ash'",
@@ -66,7 +66,7 @@ def test_bad_later_tables(change: Callable[[pd.DataFrame], Any], message: str) -
 
 
 def test_values_beyond_reach_are_refused() -> None:
-    encoding = Encoding("linear", "refuse", (Numeric("a", 0.0, 1e-50),), Target("y"))
+    encoding = Encoding("linear", "refuse", (NumericColumn("a", 0.0, 1e-50),), Target("y"))
     with pytest.raises(orn.InputError, match=r"'a' has the value 1e\+300, too far"):
         encoding.encode(pd.DataFrame({"a": [1e300]}))
 
@@ -115,15 +115,15 @@ words = st.text(max_size=8)
 def encodings(draw: st.DrawFn) -> Encoding:
     """Any encoding the writer may meet."""
     names = draw(st.lists(words, min_size=2, max_size=5, unique=True))
-    columns: list[Numeric | Categorical] = []
+    columns: list[NumericColumn | CategoricalColumn] = []
     for name in names[1:]:
         if draw(st.booleans()):
-            columns.append(Numeric(name, draw(finite), draw(st.floats(1e-99, 1e99))))
+            columns.append(NumericColumn(name, draw(finite), draw(st.floats(1e-99, 1e99))))
             continue
         levels: list[str | None] = [*draw(st.lists(words, min_size=2, max_size=4, unique=True))]
         levels += [None] * draw(st.booleans())
         shares = [draw(st.floats(0, 1)) for _ in levels[1:]]
-        columns.append(Categorical(name, tuple(levels), tuple(shares)))
+        columns.append(CategoricalColumn(name, tuple(levels), tuple(shares)))
     model = draw(st.sampled_from(["linear", "logistic", "softmax", "poisson"]))
     target = {
         "linear": Target(names[0], None, draw(finite), draw(st.floats(1e-99, 1e99))),

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 import ornstein as orn
 from ornstein import tables
-from ornstein.tables import Categorical
+from ornstein.tables import CategoricalColumn
 from support.data_frames import ODD_NAMES, N, frame, holed
 from support.strategies import theory_settings
 
@@ -84,7 +84,7 @@ def test_parquet_types(tmp_path: Path) -> None:
     assert list(found.columns) == list(values.columns)
     assert list(found["price"][:2]) == [0.0, 0.25]
     encoding = tables.learn(found, "y", "linear", missing="impute").encoding
-    levels = {c.name: c.levels for c in encoding.columns if isinstance(c, Categorical)}
+    levels = {c.name: c.levels for c in encoding.columns if isinstance(c, CategoricalColumn)}
     assert levels == {"kind": ("b", "a"), "flag": ("False", "True", None)}
 
 

@@ -1,6 +1,6 @@
 """Checks of arguments: every message names the argument, what was found and what to do."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from difflib import get_close_matches
 from typing import Any
 
@@ -13,7 +13,7 @@ from ornstein._base.trees import Layout
 from ornstein._base.types import Key, PyTree
 
 
-def choice(name: str, value: Any, known: tuple[str, ...]) -> str:
+def choice(name: str, value: Any, known: Collection[str]) -> str:
     """``value`` if it is one of ``known``, else an error that suggests the nearest."""
     if isinstance(value, str) and value in known:
         return value
@@ -33,6 +33,13 @@ def shown(value: Any) -> str:
     """What was found, on one line of bounded length."""
     text = " ".join(repr(value).split())
     return text if len(text) <= 80 else text[:77] + "..."
+
+
+def names_of(names: Iterable[Any]) -> str:
+    """Names, the first five."""
+    every = [shown(name) for name in names]
+    more = f" and {len(every) - 5:,} more" if len(every) > 5 else ""
+    return ", ".join(every[:5]) + more
 
 
 def positive(name: str, value: Any) -> float:

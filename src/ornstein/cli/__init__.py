@@ -6,14 +6,14 @@ import sys
 from rich.console import Console
 
 from ornstein._base.errors import OrnsteinError
-from ornstein.cli import _paper, _tables
-from ornstein.cli._app import app
+from ornstein.cli import paper_commands, table_commands
+from ornstein.cli.root import app
 from ornstein.data.datasets import DatasetError
 
 __all__ = ["app", "main"]
 
-COMMANDS = (_paper, _tables)
-"""Importing them registers what they hold."""
+COMMANDS = (paper_commands, table_commands)
+"""Importing them registers their commands."""
 
 # Compiles small loops into one kernel each; read when JAX first computes something.
 _FAST_LOOPS = "xla_cpu_small_while_loop_byte_threshold"

@@ -59,16 +59,6 @@ def weights(sample_weight: Any, rows: int) -> npt.NDArray[np.float64]:
     return array
 
 
-def counts(y: AnyRows) -> None:
-    """Raise unless a target holds whole numbers from 0."""
-    if isinstance(y, RowsOnDisk):
-        fits = y.scan.whole and y.scan.low[0] >= 0
-    else:
-        fits = bool(y.min() >= 0 and np.array_equal(y, np.rint(y)))
-    if not fits:
-        raise InputError("y must hold counts (whole numbers from 0) for a Poisson model.")
-
-
 def labels(y: AnyRows, num_classes: int | None) -> tuple[AnyRows, int]:
     """Integer class labels ``0 .. K-1`` and K."""
     if num_classes is not None:

@@ -1,7 +1,7 @@
 """Estimators with scikit-learn's interface, for tables that fit memory.
 
-Prior precision and noise are learned unless given, columns are standardised inside, and every
-prediction comes with its uncertainty.
+Prior precision and noise are learned unless given, columns are standardised internally, and every
+prediction comes with its uncertainty. Read ``base`` first; ``streams`` is about ``partial_fit``.
 
 >>> from sklearn.datasets import load_diabetes
 >>> X, y = load_diabetes(return_X_y=True)
@@ -11,9 +11,9 @@ prediction comes with its uncertainty.
 True
 """
 
-from ornstein.estimators._classifier import BayesianLogisticClassifier
-from ornstein.estimators._loading import load
-from ornstein.estimators._regressors import BayesianLinearRegressor, BayesianPoissonRegressor
+from ornstein.estimators.loading import load
+from ornstein.estimators.classifier import BayesianLogisticClassifier
+from ornstein.estimators.regressors import BayesianLinearRegressor, BayesianPoissonRegressor
 
 __all__ = [
     "BayesianLinearRegressor",

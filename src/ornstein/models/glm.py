@@ -12,7 +12,7 @@ from ornstein._base.trees import Layout
 from ornstein._base.types import Array, PyTree, Vector
 from ornstein.linalg.operators import Factor
 from ornstein.models.contract import LocalProblem, Model, Spread
-from ornstein.models.families import Family, Gaussian
+from ornstein.models.families import Family
 from ornstein.models.grams import quadratic_forms, symmetric_places, weighted_grams
 from ornstein.models.local_glm import GlmAt
 
@@ -37,8 +37,8 @@ class Glm(Model):
 
     @property
     def quadratic(self) -> bool:
-        """Whether the family is Gaussian."""
-        return isinstance(self.family, Gaussian)
+        """Whether the family's loss is."""
+        return self.family.quadratic
 
     @property
     def factored(self) -> "Glm":

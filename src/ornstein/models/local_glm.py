@@ -63,11 +63,11 @@ class GlmAt(NamedTuple):
     def folding(self, map_design: Callable[[Vector], Any] | None) -> "Folding":
         """The map of rows that replaces the features by ``map_design`` of the design."""
         center = np.asarray(by_output(self, self.center))
-        means = partial(_means, self.family, self.hyper) if self.anchored else None
+        fold = self.family.fold
+        if self.anchored:
+            fold = partial(self.family.fold_anchored, hyper=self.hyper)
         block_rows = max(1, _FOLDED_NUMBERS // self.width)
-        return Folding(
-            self.family, center, self.intercept, map_design, means, self.dtype, block_rows
-        )
+        return Folding(center, self.intercept, map_design, fold, self.dtype, block_rows)
 
     def localise(self) -> LocalProblem:
         """In the first form that fits."""
@@ -78,11 +78,10 @@ class GlmAt(NamedTuple):
 class Folding:
     """Makes rows for the sampling loop, in double precision, block by block."""
 
-    family: Family
     center: Vector  # (outputs, columns of the design)
     intercept: bool
     map_design: Callable[[Vector], Any] | None  # from a block of the design to features
-    means: Callable[[Vector], Vector] | None  # from predictors to targets without residual
+    fold: Callable[[Vector, Vector, Vector], dict[str, Vector]]  # the family's
     dtype: npt.DTypeLike
     block_rows: int
 
@@ -100,9 +99,7 @@ class Folding:
             offset[some] = design @ (self.center.T if several else self.center[0])
             if self.map_design is not None:
                 features[some] = self.map_design(design)
-        if self.means is not None:
-            y = self.means(offset)
-        folded = self.family.fold(features, offset, y)
+        folded = self.fold(features, offset, y)
         if "w" in data:
             folded["w"] = np.asarray(data["w"], float)
         return cast(folded, self.dtype)
@@ -275,16 +272,6 @@ def _shared_precision(basis: KroneckerBasis, precision: Vector) -> Vector | None
     alike = np.allclose(scaled, scaled[0, 0], rtol=1e-12, atol=0)
     return np.asarray(scaled[0, 0]) if alike else None
 
-
-def _means(family: Family, hyper: PyTree, offset: Vector) -> Vector:
-    """Targets without residual at the centre."""
-    with double_precision():
-        return np.asarray(_compiled_means(family, offset, hyper))
-
-
-@partial(jax.jit, static_argnums=(0,))
-def _compiled_means(family: Family, offset: Array, hyper: PyTree) -> Array:
-    return family.mean(offset, hyper)
 
 
 def _weighted(residual: Array, batch: Minibatch) -> Array:

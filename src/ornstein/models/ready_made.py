@@ -15,7 +15,7 @@ from ornstein._base.types import LogLikelihood, LogPrior, PyTree
 from ornstein.data import inputs
 from ornstein.data.on_disk import AnyRows, RowsOnDisk
 from ornstein.models.earlier_rows import ContinuedGlm, Past
-from ornstein.models.families import Bernoulli, Categorical, Counts, Family, Gaussian
+from ornstein.models.families import Bernoulli, Categorical, Family, Gaussian, Poisson
 from ornstein.models.glm import Glm
 from ornstein.models.posterior import Posterior
 from ornstein.models.shared_priors import Groups, glm_hyperparameters
@@ -51,25 +51,23 @@ def linear(
         Names of the columns; a DataFrame's own by default.
     groups
         Which columns share a prior precision when it is learned: all but the intercept (None),
-        none (``"columns"``: automatic relevance determination), or those of the same label (one
-        label per column, and if wished the intercept's last; None for a precision left alone).
+        none (``"columns"``: automatic relevance determination), or those with the same label (one
+        label per column, and optionally the intercept's last; None for a precision that is not
+        learned).
     learn
         The hyperparameters that :func:`ornstein.learn` may learn.
     sample_weight
-        How much every row counts: its log-likelihood is multiplied by it. A whole number is as
-        good as that many copies of the row; rows of weight 0 are left out.
+        How much every row counts: its log-likelihood is multiplied by it. A whole number has the
+        effect of that many copies of the row; rows of weight 0 are left out.
 
     Examples
     --------
     >>> linear([[0.0], [1.0], [2.0]], [0.1, 0.9, 2.1], intercept=True)
     Posterior(rows=3, parameters=2: coef[0], intercept)
     """
-    table, names = inputs.table(X, feature_names)
-    target = inputs.target(y, len(table)).astype(float)
-    hyper = {"noise_scale": np.asarray(checks.positive("noise_scale", noise_scale))}
     prior = Prior(prior_precision, intercept, groups, learn)
-    rows = weighted_rows(table, target, sample_weight)
-    return build(Gaussian(), rows, names, prior, hyper)
+    hyper = {"noise_scale": np.asarray(checks.positive("noise_scale", noise_scale))}
+    return of_family(Gaussian, X, y, prior, feature_names, sample_weight, hyper=hyper)
 
 
 def logistic(
@@ -91,13 +89,8 @@ def logistic(
     >>> logistic([[0.0], [1.0], [2.0]], [0, 1, 1])
     Posterior(rows=3, parameters=1: coef[0])
     """
-    table, names = inputs.table(X, feature_names)
-    target, classes = inputs.labels(inputs.target(y, len(table)), None)
-    if classes > 2:
-        raise InputError(f"y has {classes} classes; logistic takes 0 and 1. Use models.softmax.")
     prior = Prior(prior_precision, intercept, groups, learn)
-    rows = weighted_rows(table, target.astype(float), sample_weight)
-    return build(Bernoulli(), rows, names, prior)
+    return of_family(Bernoulli, X, y, prior, feature_names, sample_weight)
 
 
 def softmax(
@@ -113,8 +106,8 @@ def softmax(
 ) -> Posterior:
     """Multinomial logistic regression over ``num_classes`` labels ``0 .. K-1``.
 
-    ``coef`` has shape (classes, columns). Every class has its own coefficients, so the direction
-    that moves all classes alike is known from the prior only. Other parameters as in
+    ``coef`` has shape (classes, columns). Every class has its own coefficients, so the prior
+    alone determines the direction that moves all classes alike. Other parameters are those of
     :func:`linear`.
 
     Examples
@@ -122,11 +115,8 @@ def softmax(
     >>> softmax([[0.0], [1.0], [2.0]], [0, 1, 2])
     Posterior(rows=3, parameters=3: coef[0, 0], coef[1, 0], coef[2, 0])
     """
-    table, names = inputs.table(X, feature_names)
-    target, classes = inputs.labels(inputs.target(y, len(table)), num_classes)
     prior = Prior(prior_precision, intercept, groups, learn)
-    rows = weighted_rows(table, target, sample_weight)
-    return build(Categorical(classes), rows, names, prior)
+    return of_family(Categorical, X, y, prior, feature_names, sample_weight, num_classes)
 
 
 def poisson(
@@ -148,16 +138,12 @@ def poisson(
     >>> poisson([[0.0], [1.0], [2.0]], [0, 2, 7])
     Posterior(rows=3, parameters=1: coef[0])
     """
-    table, names = inputs.table(X, feature_names)
-    target = inputs.target(y, len(table)).astype(float)
-    inputs.counts(target)
     prior = Prior(prior_precision, intercept, groups, learn)
-    rows = weighted_rows(table, target, sample_weight)
-    return build(Counts(), rows, names, prior)
+    return of_family(Poisson, X, y, prior, feature_names, sample_weight)
 
 
 class Prior(NamedTuple):
-    """What a user said of the prior and of what to learn; not checked yet."""
+    """The prior and what to learn, as a user gave them; not checked yet."""
 
     precision: float | Sequence[float]
     intercept: bool
@@ -165,16 +151,32 @@ class Prior(NamedTuple):
     learn: str | Sequence[str] = "prior_precision"
 
 
+def of_family(
+    kind: type[Family],
+    X: npt.ArrayLike,
+    y: npt.ArrayLike,
+    prior: Prior,
+    feature_names: Sequence[str] | None = None,
+    sample_weight: npt.ArrayLike | None = None,
+    num_classes: int | None = None,
+    hyper: PyTree = None,
+) -> Posterior:
+    """The posterior of a family and of rows as a user gives them; what a builder calls."""
+    table, names = inputs.table(X, feature_names)
+    family, target = kind.of_target(inputs.target(y, len(table)), num_classes)
+    return build(family, weighted_rows(table, target, sample_weight), names, prior, hyper)
+
+
 def weighted_rows(
     table: AnyRows, target: AnyRows, sample_weight: npt.ArrayLike | None
 ) -> dict[str, AnyRows]:
-    """Rows for :func:`build`, checked; those of weight 0 left out."""
+    """Rows for :func:`build`, their weights checked; those of weight 0 are left out."""
     if sample_weight is None:
         return {"x": table, "y": target}
     if isinstance(table, RowsOnDisk) or isinstance(target, RowsOnDisk):
         raise InputError(
-            "sample_weight is for rows in memory: of a table on disk, leave out rows that should "
-            "not count, and write others as often as they should."
+            "sample_weight is for rows in memory. For a table on disk, leave out the rows that "
+            "should not count, and repeat the others as often as they should."
         )
     weights = inputs.weights(sample_weight, len(table))
     kept = weights > 0
@@ -189,9 +191,9 @@ def build(
     hyper: PyTree = None,
     past: Past | None = None,
 ) -> Posterior:
-    """The posterior of a family, of rows that are known to be fit for it.
+    """The posterior of a family, of rows that were checked to suit it.
 
-    ``hyper`` holds the family's numbers; ``past`` stands for earlier rows.
+    ``hyper`` has the family's own numbers; ``past`` stands for earlier rows.
     """
     intercept = checks.flag("intercept", prior.intercept)
     features, outputs = rows["x"].shape[1], family.outputs

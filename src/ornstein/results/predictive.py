@@ -4,21 +4,24 @@ from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import scipy.special
 
 from ornstein._base import checks
 from ornstein._base.errors import InputError
 from ornstein._base.types import Vector
+from ornstein.models.families import FAMILIES, MODELS, Family
+from ornstein.models.glm import Glm
+from ornstein.results.result import Result
+from ornstein.results.summary import mass
 
-MODELS = ("linear", "logistic", "softmax", "poisson")
 _BLOCK = 2**24  # numbers in a block of rows by draws: 128 MiB
 
 
 class Coefficients(NamedTuple):
     """Draws of a model's parameters, one per line.
 
-    ``coef`` is (draws, columns), or (draws, classes, columns) for softmax; ``intercept`` is
-    (draws,) or (draws, classes); ``noise_scale``, a linear model's, is (draws,) or one number.
+    ``coef`` is (draws, columns), or (draws, outputs, columns) for a model of several outputs;
+    ``intercept`` is (draws,) or (draws, outputs); ``noise_scale``, which a linear model has, is
+    (draws,) or one number.
     """
 
     model: str
@@ -36,7 +39,7 @@ class Coefficients(NamedTuple):
     ) -> "Coefficients":
         """From draws with any leading axes, e.g. (chains, draws, ...)."""
         checks.choice("model", model, MODELS)
-        own = 2 if model == "softmax" else 1
+        own = 2 if FAMILIES[model]().outputs > 1 else 1
         values = np.asarray(coef, float)
         flat = values.reshape(-1, *values.shape[values.ndim - own :])
         shift = np.zeros(flat.shape[:-1]) if intercept is None else np.asarray(intercept, float)
@@ -45,9 +48,24 @@ class Coefficients(NamedTuple):
             model, flat, shift.reshape(flat.shape[:-1]), scale.reshape(-1) if scale.ndim else scale
         )
 
+    @classmethod
+    def of_result(cls, result: Result) -> "Coefficients":
+        """Those of a ready-made model's run."""
+        post = result.posterior
+        if not isinstance(post.model, Glm):
+            raise InputError("predictions need a ready-made model: see ornstein.models.")
+        params = post.layout.unravel(result.flat)
+        noise = np.asarray(post.hyper.get("noise_scale", 0.0), float)
+        return cls.gather(post.model.family.name, params["coef"], params.get("intercept"), noise)
 
-class Summary(NamedTuple):
-    """Of every row: the expected target, its standard deviation, and an interval that holds it."""
+    @property
+    def family(self) -> Family:
+        """What the targets are like."""
+        return FAMILIES[self.model].of(self.coef.shape[1])
+
+
+class Prediction(NamedTuple):
+    """For every row: the expected target, its standard deviation, and the ends of an interval."""
 
     mean: Vector
     std: Vector
@@ -73,55 +91,54 @@ def probabilities(draws: Coefficients, X: Vector) -> Vector:
     >>> probabilities(sure, np.array([[1.0], [-1.0]])).round(3).tolist()
     [[0.0, 1.0], [1.0, 0.0]]
     """
-    if draws.model not in ("logistic", "softmax"):
-        raise InputError(f"a {draws.model} model has no class probabilities.")
-    parts = []
-    for rows in _blocks(draws, X):
-        eta = predictors(draws, rows)
-        if draws.model == "logistic":
-            one = scipy.special.expit(eta).mean(axis=0)
-            parts.append(np.stack([1 - one, one], axis=1))
-        else:
-            parts.append(scipy.special.softmax(eta, axis=1).mean(axis=0).T)
+    family = draws.family
+    parts = [
+        family.probabilities(predictors(draws, rows)).mean(axis=0).T for rows in _blocks(draws, X)
+    ]
     return np.concatenate(parts)
 
 
 def expectation(draws: Coefficients, X: Vector) -> Vector:
-    """The target's mean over draws, of every row of a linear or Poisson model."""
+    """The target's mean over draws, for every row of a model of numbers."""
     return np.concatenate([_means(draws, rows).mean(axis=0) for rows in _blocks(draws, X)])
 
 
 def spread(draws: Coefficients, X: Vector) -> Vector:
-    """Standard deviation of every row's target, of a linear or Poisson model: draws and noise."""
+    """Standard deviation of every row's target: that of the draws' means and of the noise."""
     return np.concatenate([_std(draws, _means(draws, rows)) for rows in _blocks(draws, X)])
-
-
-def _std(draws: Coefficients, means: Vector) -> Vector:
-    noise = np.asarray(draws.noise_scale) ** 2
-    own = means.mean(axis=0) if draws.model == "poisson" else noise.mean()
-    return np.asarray(np.sqrt(means.var(axis=0) + own))
 
 
 def simulate(draws: Coefficients, X: Vector, rng: np.random.Generator) -> Vector:
     """One target per draw and row: (draws, rows); class numbers for classifiers."""
-    if draws.model == "linear":
-        means = predictors(draws, X)
-        scale = np.broadcast_to(draws.noise_scale, (len(means),))
-        return means + scale[:, None] * rng.standard_normal(means.shape)
-    if draws.model == "poisson":
-        return rng.poisson(np.minimum(_means(draws, X), 1e15)).astype(float)
-    uniform = rng.uniform(size=(len(draws.coef), len(X)))
-    eta = predictors(draws, X)
-    if draws.model == "logistic":
-        return (uniform < scipy.special.expit(eta)).astype(float)
-    cumulative = np.cumsum(scipy.special.softmax(eta, axis=1), axis=1)
-    return (uniform[:, None] > cumulative).sum(axis=1).clip(max=eta.shape[1] - 1).astype(float)
+    return draws.family.simulate(predictors(draws, X), draws.noise_scale, rng)
 
 
-def summarise(draws: Coefficients, X: Vector, interval: float = 0.9, seed: int = 0) -> Summary:
+def log_score(draws: Coefficients, X: Vector, y: npt.ArrayLike) -> Vector:
+    """Log predictive density of every row's target (class numbers for classifiers).
+
+    Its mean over rows that were held out is the log score: the higher the better.
+
+    Examples
+    --------
+    >>> fair = Coefficients.gather("logistic", [[0.0], [0.0]])
+    >>> np.exp(log_score(fair, np.array([[1.0]]), [1])).tolist()
+    [0.5]
+    """
+    family, target = draws.family, np.asarray(y)
+    if target.shape != (len(X),):
+        raise InputError(f"y must have one value for each of {len(X)} rows, found {target.shape}.")
+    parts, start = [], 0
+    for rows in _blocks(draws, X):
+        some = target[start : start + len(rows)]
+        parts.append(family.log_score(predictors(draws, rows), some, draws.noise_scale))
+        start += len(rows)
+    return np.concatenate(parts)
+
+
+def summarise(draws: Coefficients, X: Vector, interval: float = 0.9, seed: int = 0) -> Prediction:
     """Predictive mean, standard deviation and central interval of every row.
 
-    Of a linear or Poisson model; the interval is that of simulated targets.
+    For models of numbers; the interval is that of simulated targets.
 
     Examples
     --------
@@ -130,29 +147,22 @@ def summarise(draws: Coefficients, X: Vector, interval: float = 0.9, seed: int =
     >>> float(found.mean[0]), bool(abs(found.std[0] - 2) < 0.1)
     (3.0, True)
     """
-    if draws.model not in ("linear", "poisson"):
-        raise InputError(f"a {draws.model} model predicts classes; ask for their probabilities.")
-    tail = (1 - mass(interval)) / 2
-    rng = np.random.default_rng(seed)
+    share, rng, family = mass(interval), np.random.default_rng(seed), draws.family
     parts = []
     for rows in _blocks(draws, X):
-        means, targets = _means(draws, rows), simulate(draws, rows, rng)
-        low, high = np.quantile(targets, [tail, 1 - tail], axis=0)
-        parts.append(Summary(means.mean(axis=0), _std(draws, means), low, high))
-    return Summary(*(np.concatenate(values) for values in zip(*parts, strict=True)))
-
-
-def mass(interval: float) -> float:
-    """An interval's mass, checked."""
-    value = checks.positive("interval", interval)
-    if value >= 1:
-        raise InputError(f"interval must lie between 0 and 1, found {interval!r}.")
-    return value
+        means = _means(draws, rows)
+        ends = family.interval(predictors(draws, rows), draws.noise_scale, share, rng)
+        parts.append(Prediction(means.mean(axis=0), _std(draws, means), *ends))
+    return Prediction(*(np.concatenate(values) for values in zip(*parts, strict=True)))
 
 
 def _means(draws: Coefficients, X: Vector) -> Vector:
-    eta = predictors(draws, X)
-    return np.exp(np.minimum(eta, 700.0)) if draws.model == "poisson" else eta
+    return draws.family.expectation(predictors(draws, X))
+
+
+def _std(draws: Coefficients, means: Vector) -> Vector:
+    own = draws.family.variance(means, draws.noise_scale)
+    return np.asarray(np.sqrt(means.var(axis=0) + own.mean(axis=0)))
 
 
 def _blocks(draws: Coefficients, X: Vector) -> list[Vector]:

@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 
-from ornstein._base.checks import choice, positive
+from ornstein._base.checks import choice
 from ornstein._base.errors import InputError
 from ornstein._base.trees import Layout
 from ornstein._base.types import PyTree, Vector
@@ -21,6 +21,7 @@ from ornstein.planning.plans import Plan
 from ornstein.results.arviz import arviz_module
 from ornstein.results.diagnosis import Diagnosis, diagnose
 from ornstein.results.measure import MeasuredKL, measured_kl
+from ornstein.results.summary import summary_table
 from ornstein.sampling.settings import Settings, Status
 from ornstein.storage.folders import Writer, write_folder
 
@@ -31,24 +32,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """What a run gave.
+    """Draws of a run, and how it went.
 
     Attributes
     ----------
     flat
         Draws as vectors, (chains, draws, D), float64.
     status
-        How the run ended; ``status.ok`` is False where a chain diverged or somebody interrupted,
-        ``status.kind`` says which.
+        How the run ended; ``status.ok`` is False where a chain diverged or the run was
+        interrupted, and ``status.kind`` says which.
     plan, posterior, settings
         What was run.
     steps
         Steps made by each chain, warm-up included.
     seconds
-        Time in the sampling loop, in all sittings of a checkpointed run.
+        Time in the sampling loop, in all sessions of a checkpointed run.
     path
-        What an engine saw on its way, e.g. the ELBO of ``bbvi`` round by round; ``restarts`` holds
-        the steps at which chains diverged and all were begun again.
+        What an engine recorded, e.g. the ELBO of ``bbvi`` round by round; ``restarts`` has the
+        steps at which chains diverged and all were started again.
     learning
         How the hyperparameters were learned; None where they were not.
     """
@@ -119,17 +120,13 @@ class Result:
         Parameters
         ----------
         interval
-            Mass of the highest-density interval.
+            Mass of the central interval: as many draws lie below it as above.
         """
         if self.flat.shape[1] < 4:
             raise InputError(
                 f"a summary needs at least 4 draws a chain, found {self.flat.shape[1]}."
             )
-        if not positive("interval", interval) < 1:
-            raise InputError(f"interval must lie between 0 and 1, found {interval!r}.")
-        with np.errstate(invalid="ignore", divide="ignore"):  # draws that never move
-            frame = arviz_module().summary(self.to_arviz(), hdi_prob=interval, round_to="none")
-        return cast("pd.DataFrame", frame)
+        return summary_table(self.to_arviz(), interval)
 
     def files(self) -> dict[str, Writer]:
         """Writers of the files of a run folder."""
@@ -140,7 +137,7 @@ class Result:
         }
 
     def save(self, folder: str | Path, overwrite: bool = False) -> Path:
-        """Keep the run in a folder: ``draws.nc`` (opens in ArviZ), ``plan.json``, ``summary.csv``.
+        """Save the run to a folder: ``draws.nc`` (opens in ArviZ), ``plan.json``, ``summary.csv``.
 
         The folder appears complete or not at all.
         """

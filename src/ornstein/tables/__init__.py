@@ -1,8 +1,9 @@
 """From a user's table to a posterior, and its coefficients back to the user's units.
 
-``read`` a CSV or Parquet file, ``learn`` how its columns become numbers, make the ``posterior``,
-sample it, and ``unstandardise`` the draws. The ``Encoding`` that was learned is what a run keeps:
-it turns a later table into the same columns.
+``read`` a CSV or Parquet file, ``learn`` how its columns become numbers, and ``fit_table``: the
+model predicts later tables, and can be saved and loaded. Or make the ``posterior``, sample it, and
+``unstandardise`` the draws. Read ``model`` first, then ``encoding``; ``fitting`` is what estimators
+use too.
 
 >>> import pandas as pd
 >>> frame = pd.DataFrame({"size": [1, 2, 3, 4], "kind": list("abab"), "sold": list("nyyn")})
@@ -13,28 +14,38 @@ it turns a later table into the same columns.
 Posterior(rows=4, parameters=3: coef[size], coef[kind=b], intercept)
 """
 
-from ornstein.tables._encoding import Categorical, Encoding, Numeric, Target, require_columns
-from ornstein.tables._learn import Learned, learn
-from ornstein.tables._read import read
-from ornstein.tables._target import guess_model
-from ornstein.tables._units import (
+from ornstein.tables.encoding import (
+    CategoricalColumn,
+    Encoding,
+    NumericColumn,
+    Target,
+    require_columns,
+)
+from ornstein.tables.fitting import (
     INTERCEPT_PRECISION,
+    LEAST_NOISE,
     estimate_noise,
-    in_own_units,
     posterior,
     unstandardise,
 )
+from ornstein.tables.learning import EncodedTable, guess_model, learn
+from ornstein.tables.model import TableModel, fit_table
+from ornstein.tables.reading import read
+from ornstein.tables.units import Units
 
 __all__ = [
     "INTERCEPT_PRECISION",
-    "Categorical",
+    "LEAST_NOISE",
+    "CategoricalColumn",
+    "EncodedTable",
     "Encoding",
-    "Learned",
-    "Numeric",
+    "NumericColumn",
+    "TableModel",
     "Target",
+    "Units",
     "estimate_noise",
+    "fit_table",
     "guess_model",
-    "in_own_units",
     "learn",
     "posterior",
     "read",

@@ -23,6 +23,7 @@ from ornstein.results.plots._style import (
 )
 
 _APART = 4  # hyperparameters that get a picture each
+_WIDEST = 1e9  # by which factor a band reaches, at most
 _MARKS = {"optimum": ("o", "none"), "plan": ("s", POSTERIOR), "draws": ("o", CHAINS[0])}
 
 
@@ -34,6 +35,8 @@ def hyperparameters(learning: Learning, learnable: Learnable) -> tuple[Figure, .
     path = np.column_stack([leaf.reshape(len(leaf), -1) for leaf in jax.tree.leaves(learning.path)])
     low, middle, high = interval(learning, learnable)
     positive = _positive(learnable)
+    low = np.where(positive, np.maximum(low, middle / _WIDEST), low)
+    high = np.where(positive, np.minimum(high, middle * _WIDEST), high)
     if path.shape[1] <= _APART:
         each = zip(path.T, low, middle, high, positive, learning.labels, strict=True)
         return tuple(_one(learning.stages, *facts) for facts in each)

@@ -1,6 +1,6 @@
-"""One self-contained page about a run, for people: pictures first, nothing fetched from outside."""
+"""One self-contained HTML page about a run: pictures first, nothing loaded from elsewhere."""
 
-from ornstein.results.report._page import render, write
-from ornstein.results.report._pictures import Section
+from ornstein.results.report.page import LEFT_OUT, render, write
+from ornstein.results.report.pictures import Section
 
-__all__ = ["Section", "render", "write"]
+__all__ = ["LEFT_OUT", "Section", "render", "write"]

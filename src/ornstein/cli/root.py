@@ -1,4 +1,4 @@
-"""The program all commands belong to, and an option they share."""
+"""The program that all commands belong to, and an option they share."""
 
 from typing import Annotated
 
@@ -8,13 +8,13 @@ from ornstein import __version__
 
 app = typer.Typer(
     name="ornstein",
-    help="Constant-rate SGD as a posterior sampler that predicts its own error.",
+    help="Fit Bayesian models to tables: draws by constant-rate SGD, with a predicted error.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
 
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No bars, no remarks.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars, no remarks.")]
 
 
 def _version(show: bool) -> None:

@@ -4,8 +4,9 @@ from typing import Any, NoReturn
 
 from ornstein._base.checks import shown
 from ornstein._base.errors import InputError
+from ornstein.models.families import MODELS
 from ornstein.storage import codec
-from ornstein.tables._encoding import MISSING, MODELS, Categorical, Encoding, Numeric, Target
+from ornstein.tables.encoding import MISSING, CategoricalColumn, Encoding, NumericColumn, Target
 
 VERSION = 2
 
@@ -32,8 +33,8 @@ def load(text: str) -> Encoding:
     return encoding
 
 
-def _check_column(where: str, column: Numeric | Categorical) -> None:
-    if isinstance(column, Numeric):
+def _check_column(where: str, column: NumericColumn | CategoricalColumn) -> None:
+    if isinstance(column, NumericColumn):
         _check_units(where, column)
         return
     levels, centres = column.levels, column.centres

@@ -1,4 +1,4 @@
-"""What to make of a table: which columns serve, and how they become numbers."""
+"""What a table becomes: which model suits its target, which columns serve, as which numbers."""
 
 import hashlib
 import re
@@ -8,19 +8,20 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from ornstein._base.checks import choice, shown
+from ornstein._base.checks import choice, names_of, shown
 from ornstein._base.errors import InputError
-from ornstein.tables import _columns
-from ornstein.tables._columns import Floats, Labels, listing, names_of
-from ornstein.tables._encoding import (
+from ornstein.models.families import FAMILIES, MODELS, TargetColumn
+from ornstein.tables import columns
+from ornstein.tables.columns import Floats, Labels, listing
+from ornstein.tables.encoding import (
     MISSING,
-    MODELS,
-    Categorical,
+    CategoricalColumn,
     Encoding,
-    Numeric,
+    NumericColumn,
+    Target,
     missing_counts,
+    require_columns,
 )
-from ornstein.tables._target import guess_model, learn_target, target_column
 
 MAX_LEVELS = 100
 
@@ -28,8 +29,8 @@ _DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}([T ].*)?|\d{1,2}[./-]\d{1,2}[./-]\d{2
 _DIGITS_AND_COMMAS = re.compile(r"[+-]?\d[\d.,]*")
 
 
-class Learned(NamedTuple):
-    """What :func:`learn` gives.
+class EncodedTable(NamedTuple):
+    """A table as numbers, and how it became that.
 
     Attributes
     ----------
@@ -49,12 +50,12 @@ class Learned(NamedTuple):
 
 def learn(
     frame: pd.DataFrame, target: str, model: str | None = None, missing: str = "refuse"
-) -> Learned:
+) -> EncodedTable:
     """Learn how the columns of a table become numbers, and encode its rows.
 
     Numbers are centred and scaled to unit variance, text and categories become indicators of
-    every level but the first. Columns that are constant or say the same as an earlier one are
-    left out. The target of a linear model is centred and scaled as well;
+    every level but the first. Columns that are constant or redundant with an earlier one are left
+    out. The target of a linear model is centred and scaled as well;
     :func:`~ornstein.tables.unstandardise` undoes all of it.
 
     Parameters
@@ -64,7 +65,8 @@ def learn(
     target
         Name of the column to predict; all others are used to predict it.
     model
-        ``linear``, ``logistic``, ``softmax`` or ``poisson``; guessed from the target if not given.
+        ``linear``, ``logistic``, ``softmax`` or ``poisson``; guessed from the target if not given:
+        see :func:`guess_model`.
     missing
         ``refuse`` missing values, ``drop`` the rows that have any, or ``impute``: the mean in
         columns of numbers, a level of its own elsewhere. Columns without any value are left
@@ -77,23 +79,78 @@ def learn(
         choice("model", model, MODELS)
         guess = []
     choice("missing", missing, MISSING)
-    frame = _columns.named(frame)
-    target_column(frame, target)
+    frame = columns.named(frame)
+    _require_target(frame, target)
     for name in frame.columns:
-        _columns.kind(name, frame[name])
+        columns.kind(name, frame[name])
     frame, notes = _resolve_missing(frame, target, missing)
-    column_to_predict = learn_target(model, frame[target])
-    columns, more = _learn_columns(frame.drop(columns=target))
-    encoding = Encoding(model, missing, columns, column_to_predict)
+    to_predict = _learn_target(model, columns.target_column(target, frame[target]))
+    used, more = _learn_columns(frame.drop(columns=target))
+    encoding = Encoding(model, missing, used, to_predict)
     X, y = encoding.encode(frame), encoding.encode_target(frame)
-    return Learned(encoding, X, y, (*guess, *notes, *more, *_references(columns)))
+    return EncodedTable(encoding, X, y, (*guess, *notes, *more, *_references(used)))
 
 
-def _references(columns: tuple[Numeric | Categorical, ...]) -> list[str]:
+# The target -------------------------------------------------------------------------------------
+
+
+def guess_model(frame: pd.DataFrame, target: str) -> tuple[str, str]:
+    """Guess a model from the target alone, and say why in one sentence.
+
+    Two distinct values, of whatever type, call for ``logistic``. Text, categories and truth
+    values with more call for ``softmax``. Whole numbers that begin at 0 and stay below 1000 are
+    taken for counts, ``poisson``; they might be class labels, which nothing but their meaning
+    can tell. All other numbers call for ``linear``.
+
+    Parameters
+    ----------
+    frame
+        The table; missing values of the target are passed over.
+    target
+        Name of the column to predict.
+
+    Returns
+    -------
+    tuple of str
+        The model's name and the reason.
+
+    Examples
+    --------
+    >>> guess_model(pd.DataFrame({"eggs": [0, 3, 2, 4]}), "eggs")[0]
+    'poisson'
+    """
+    frame = columns.named(frame)
+    _require_target(frame, target)
+    column = columns.target_column(target, frame[target])
+    column.refuse_constant()
+    reasons = {name: FAMILIES[name].recognise(column) for name in reversed(MODELS)}
+    return next((name, why) for name, why in reasons.items() if why is not None)
+
+
+def _require_target(frame: pd.DataFrame, target: str) -> None:
+    """The column to predict must exist and have values."""
+    require_columns(frame, [target])
+    if frame[target].isna().all():
+        raise InputError(f"The target {shown(target)} has no values.")
+
+
+def _learn_target(model: str, column: TargetColumn) -> Target:
+    """What to remember of the target; refused if it does not suit the model."""
+    family = FAMILIES[model]
+    family.check_column(column)
+    if family.most_classes:
+        return Target(column.name, column.levels)
+    if family.scaled:
+        values = np.asarray(column.values, float)
+        return Target(column.name, None, *columns.centre_and_scale(column.name, values))
+    return Target(column.name)
+
+
+def _references(used: tuple[NumericColumn | CategoricalColumn, ...]) -> list[str]:
     parts = [
         f"{shown(column.name)} with {shown(column.levels[0])}"
-        for column in columns
-        if isinstance(column, Categorical)
+        for column in used
+        if isinstance(column, CategoricalColumn)
     ]
     more = f" and {len(parts) - 5} more" if len(parts) > 5 else ""
     return [f"Levels are compared: those of {', '.join(parts[:5])}{more}."] if parts else []
@@ -105,7 +162,7 @@ def _references(columns: tuple[Numeric | Categorical, ...]) -> list[str]:
 def _resolve_missing(
     frame: pd.DataFrame, target: str, missing: str
 ) -> tuple[pd.DataFrame, list[str]]:
-    """The rows and columns to go on with, and notes on the others."""
+    """The rows and columns to use, and notes on the others."""
     counts = missing_counts(frame)
     if not counts:
         return frame, []
@@ -127,7 +184,7 @@ def _resolve_missing(
                 "lack most, or have values filled in (missing='impute')."
             )
     filled = missing_counts(frame)
-    means = {k: n for k, n in filled.items() if _columns.kind(k, frame[k]) == "numbers"}
+    means = {k: n for k, n in filled.items() if columns.kind(k, frame[k]) == "numbers"}
     levels = {k: n for k, n in filled.items() if k not in means}
     dropped = f"Dropped {rows - len(frame):,} of {rows:,} rows for missing values: "
     notes = {
@@ -144,32 +201,32 @@ def _resolve_missing(
 
 def _learn_columns(
     frame: pd.DataFrame,
-) -> tuple[tuple[Numeric | Categorical, ...], list[str]]:
-    learned: list[Numeric | Categorical] = []
+) -> tuple[tuple[NumericColumn | CategoricalColumn, ...], list[str]]:
+    learned: list[NumericColumn | CategoricalColumn] = []
     constant: list[str] = []
     notes: list[str] = []
     first_of: dict[bytes, str] = {}
     for name in frame.columns:
         series = frame[name]
         content: Floats | Labels
-        if _columns.kind(name, series) == "numbers":
-            content = _columns.numbers(name, series)
+        if columns.kind(name, series) == "numbers":
+            content = columns.numbers(name, series)
             is_constant = np.nanmin(content) == np.nanmax(content)
         else:
-            content = _columns.labels(name, series)
+            content = columns.labels(name, series)
             is_constant = content.codes.min() == content.codes.max()
         if is_constant:
             constant.append(name)
             continue
         earlier = first_of.setdefault(_digest(content), name)
         if earlier != name:
-            notes.append(f"Left out, saying the same as {shown(earlier)}: {shown(name)}.")
+            notes.append(f"Left out, redundant with {shown(earlier)}: {shown(name)}.")
         elif isinstance(content, Labels):
             learned.append(_learn_labels(name, content))
             if not isinstance(series.dtype, pd.CategoricalDtype):
                 notes += _numbers_among(name, content)
         else:
-            learned.append(Numeric(name, *_columns.centre_and_scale(name, content)))
+            learned.append(NumericColumn(name, *columns.centre_and_scale(name, content)))
     if constant:
         notes.insert(0, f"Left out, being constant: {names_of(constant)}.")
     if not learned:
@@ -186,27 +243,27 @@ def _digest(content: Floats | Labels) -> bytes:
     return b"numbers" + hashlib.sha256((content + 0.0).tobytes()).digest()
 
 
-def _learn_labels(name: str, found: Labels) -> Categorical:
+def _learn_labels(name: str, found: Labels) -> CategoricalColumn:
     _refuse_disguised(name, found)
     _refuse_many_levels(name, found)
     some_missing = bool((found.codes < 0).any())
     levels = (*found.levels, None) if some_missing else found.levels
     places = np.where(found.codes < 0, len(found.levels), found.codes)
     shares = np.bincount(places)[1:] / len(places)
-    return Categorical(name, levels, tuple(shares.tolist()))
+    return CategoricalColumn(name, levels, tuple(shares.tolist()))
 
 
 def _refuse_disguised(name: str, found: Labels) -> None:
     """Refuse dates, and numbers with commas, that came as text."""
     if all(_DATE.fullmatch(level.strip()) for level in found.levels):
         raise InputError(
-            f"Column {shown(name)} holds dates, such as {shown(found.levels[0])}. Turn them into "
-            "numbers, such as days since the first, or leave the column out."
+            f"Column {shown(name)} contains dates, such as {shown(found.levels[0])}. Turn them "
+            "into numbers, such as days since the first, or leave the column out."
         )
     commas = [level for level in found.levels if "," in level]
     if commas and all(_DIGITS_AND_COMMAS.fullmatch(level.strip()) for level in found.levels):
         raise InputError(
-            f"Column {shown(name)} holds numbers with commas, such as {shown(commas[0])}. Write "
+            f"Column {shown(name)} contains numbers with commas, such as {shown(commas[0])}. Write "
             "them with a decimal point and no separator of thousands."
         )
 
@@ -217,10 +274,10 @@ def _refuse_many_levels(name: str, found: Labels) -> None:
         return
     every = "a different one in every row, " if count == rows else ""
     limit = f"at most {MAX_LEVELS} are taken" if count > MAX_LEVELS else "nothing can be learned"
-    numeric = [level for level in found.levels[:1000] if _columns.is_number(level)]
+    numeric = [level for level in found.levels[:1000] if columns.is_number(level)]
     hint = "If it is a name or free text, leave it out; else group its rare levels."
     if 2 * len(numeric) > min(count, 1000):
-        other = next((level for level in found.levels if not _columns.is_number(level)), None)
+        other = next((level for level in found.levels if not columns.is_number(level)), None)
         hint = "Most of them are numbers"
         hint += f", but not {shown(other)}; correct such values." if other else " kept as text."
     raise InputError(
@@ -230,10 +287,10 @@ def _refuse_many_levels(name: str, found: Labels) -> None:
 
 
 def _numbers_among(name: str, found: Labels) -> list[str]:
-    numeric = sum(_columns.is_number(level) for level in found.levels)
+    numeric = sum(columns.is_number(level) for level in found.levels)
     if not numeric:
         return []
-    other = next((level for level in found.levels if not _columns.is_number(level)), None)
+    other = next((level for level in found.levels if not columns.is_number(level)), None)
     but = f", but not {shown(other)}" if other is not None else ""
     return [
         f"{shown(name)} is taken as categorical: {numeric} of its {len(found.levels)} levels are "

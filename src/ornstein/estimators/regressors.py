@@ -11,16 +11,17 @@ from sklearn.utils.validation import validate_data
 
 from ornstein._base.errors import InputError
 from ornstein._base.types import Vector
-from ornstein.estimators._base import BayesianGlm
-from ornstein.estimators._fitting import Precision, Scale
+from ornstein.estimators.base import BayesianGlm
+from ornstein.models.families import Family, Gaussian, Poisson
 from ornstein.models.shared_priors import Groups
 from ornstein.results import predictive
+from ornstein.tables.fitting import Precision, Scale
 
 
 class _BayesianRegressor(RegressorMixin, BayesianGlm):  # type: ignore[misc]
     """Targets that are numbers."""
 
-    _model: str
+    _family: type[Family]
 
     coef_: Vector
     coef_std_: Vector
@@ -36,18 +37,19 @@ class _BayesianRegressor(RegressorMixin, BayesianGlm):  # type: ignore[misc]
         X, y
             Table and target: numbers without gaps; a DataFrame's columns keep their names.
         sample_weight
-            How much every row counts; a whole number is as good as that many copies.
+            How much every row counts; a whole number has the effect of that many copies.
         """
         return self._regress(X, y, sample_weight, stream=False)
 
     def partial_fit(
         self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: npt.ArrayLike | None = None
     ) -> Self:
-        """Go on with more rows: the posterior of all rows seen so far, none of them revisited.
+        """Continue with more rows: the posterior of all rows seen so far, none of them revisited.
 
-        The rows before are kept as a Gaussian in the parameters, expanded at the optimum of their
-        time. For a linear model that is exact; else it is Laplace's approximation, which many
-        small parts wear out sooner than a few large ones. Parameters are as for :meth:`fit`.
+        The earlier rows are kept as a Gaussian in the parameters, expanded at the optimum of that
+        time. For a linear model that is exact; otherwise it is Laplace's approximation, which is
+        less exact for many small parts than for a few large ones. Parameters are those of
+        :meth:`fit`.
         """
         return self._regress(X, y, sample_weight, stream=True)
 
@@ -58,7 +60,7 @@ class _BayesianRegressor(RegressorMixin, BayesianGlm):  # type: ignore[misc]
     def predict(self, X: npt.ArrayLike, return_std: Literal[True]) -> tuple[Vector, Vector]: ...
 
     def predict(self, X: npt.ArrayLike, return_std: bool = False) -> Vector | tuple[Vector, Vector]:
-        """What to expect of the target, and with ``return_std`` its standard deviation.
+        """The target's mean, and with ``return_std`` its standard deviation.
 
         The standard deviation is that of a new target: of the coefficients and of the noise.
         """
@@ -67,7 +69,7 @@ class _BayesianRegressor(RegressorMixin, BayesianGlm):  # type: ignore[misc]
         return (mean, predictive.spread(self.draws_, table)) if return_std else mean
 
     def predict_interval(self, X: npt.ArrayLike, interval: float = 0.9) -> tuple[Vector, Vector]:
-        """Lower and upper ends of central intervals that hold a new target so often."""
+        """Lower and upper ends of central intervals that contain a new target that often."""
         table = self._table(X)
         found = predictive.summarise(self.draws_, table, interval, self._seed)
         return found.low, found.high
@@ -89,15 +91,16 @@ class _BayesianRegressor(RegressorMixin, BayesianGlm):  # type: ignore[misc]
         )
         target = np.asarray(target, float)
         self._check_target(target)
-        fit = self._fit_rows(self._model, 1, table, target, sample_weight, stream)
-        exact = self._model == "linear"
-        coef, intercept = fit.center if exact else (fit.draws.coef.mean(0), fit.draws.intercept)
+        coef, intercept = self._fit_rows(self._family(), table, target, sample_weight, stream)
+        draws = self.draws_
+        if not self._family.quadratic:  # else the optimum is the mean, without Monte-Carlo error
+            coef, intercept = draws.coef.mean(axis=0), draws.intercept
         self.coef_, self.intercept_ = coef, float(np.mean(intercept))
-        self.coef_std_ = fit.draws.coef.std(axis=0)
+        self.coef_std_ = draws.coef.std(axis=0)
         return self
 
     def _check_target(self, target: Vector) -> None:
-        """Raise if the model can not make such targets."""
+        """Raise if the model has no such targets."""
 
 
 class BayesianLinearRegressor(_BayesianRegressor):
@@ -147,7 +150,7 @@ class BayesianLinearRegressor(_BayesianRegressor):
     ([1.0, 0.5, -2.0], 0.5)
     """
 
-    _model = "linear"
+    _family = Gaussian
 
     noise_scale_: float
 
@@ -191,7 +194,7 @@ class BayesianPoissonRegressor(_BayesianRegressor):
     """Poisson regression of counts, the logarithm of whose mean is linear.
 
     Targets may be rates, with the exposure as ``sample_weight``: counts per year weighted by years
-    have the likelihood of the counts. Intervals are then those of a target of exposure 1.
+    have the likelihood of the counts. Intervals are then those of a target with exposure 1.
 
     Parameters
     ----------
@@ -220,7 +223,7 @@ class BayesianPoissonRegressor(_BayesianRegressor):
     [0.5, -0.5]
     """
 
-    _model = "poisson"
+    _family = Poisson
 
     def score(
         self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: npt.ArrayLike | None = None

@@ -1,4 +1,4 @@
-"""The pictures of a result, each with a heading and a sentence on what to see in it."""
+"""The pictures of a result, each with a heading and a sentence that says how to read it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,13 +7,13 @@ from matplotlib.figure import Figure
 
 from ornstein.results import plots
 from ornstein.results.diagnosis import Diagnosis
-from ornstein.results.report._words import compares_matrices
+from ornstein.results.report.words import compares_matrices
 from ornstein.results.result import Result
 
 
 @dataclass(frozen=True)
 class Section:
-    """A picture or several, with a heading and a sentence that says what to see."""
+    """Pictures with a heading and a sentence that says how to read them."""
 
     heading: str
     text: str
@@ -29,21 +29,25 @@ def of_coefficients(result: Result) -> Section:
     """The forest of intervals."""
     return Section(
         "Coefficients",
-        "Mean and 90 % interval of every parameter, in the units the model works in."
-        + (" The forty most clearly not zero." if result.plan.dim > 40 else ""),
+        "Mean and central 90% interval of every parameter, in the model's own units."
+        + (
+            " The forty parameters farthest from zero, in standard deviations."
+            if result.plan.dim > 40
+            else ""
+        ),
         plots.intervals(result),
     )
 
 
 def of_hyperparameters(result: Result) -> list[Section]:
-    """The path of what was learned, if anything was."""
+    """The path of the hyperparameters, if any were learned."""
     if result.learning is None:
         return []
     return [
         Section(
             "Hyperparameters",
-            "How the values moved while they were learned: looks at the optimum, plans, and rounds "
-            "of draws. The band holds two posterior standard deviations.",
+            "How the values moved while they were learned: evaluations at the optimum, plans, and "
+            "rounds of draws. The band is two posterior standard deviations wide to each side.",
             plots.hyperparameters(result.learning, result.posterior.learnable),
         )
     ]
@@ -54,8 +58,8 @@ def of_chains(result: Result, diagnosis: Diagnosis) -> list[Section]:
     found = [
         Section(
             "Traces and ranks",
-            "The parameters with the fewest effective draws. Traces of the chains should look "
-            "alike, ranks be level.",
+            "The parameters with the fewest effective draws. The chains' traces should look alike, "
+            "and their ranks should be level.",
             plots.traces(result),
         )
     ]
@@ -63,8 +67,8 @@ def of_chains(result: Result, diagnosis: Diagnosis) -> list[Section]:
         found.append(
             Section(
                 "Predicted and measured covariance",
-                "On the posterior's own scale, exact draws show ones on the diagonal and nothing "
-                "elsewhere. Below, every standard deviation over its prediction, with two "
+                "On the posterior's own scale, exact draws show ones on the diagonal and zeros "
+                "elsewhere. Below, every standard deviation divided by its prediction, with two "
                 "Monte-Carlo errors: bars should touch the line.",
                 (*plots.covariance_maps(result), plots.spread(result)),
             )
@@ -74,10 +78,10 @@ def of_chains(result: Result, diagnosis: Diagnosis) -> list[Section]:
             found.append(
                 Section(
                     "Gradient noise",
-                    "What makes SGD move, direction by direction: the plan was made for the noise "
-                    "on the line, points are what the rows show where the draws are. Beside it, "
-                    "steps in the direction that is least Gaussian: on the line, they are. What of "
-                    "their tails reaches the draws is check A1.",
+                    "The noise of minibatch gradients, direction by direction: the plan assumed "
+                    "the line, the points are measured on the rows at the draws. Beside it, the "
+                    "steps in the direction that is least Gaussian; Gaussian steps lie on the "
+                    "line. How much of their tails reaches the draws is checked below (A1).",
                     noise,
                 )
             )
@@ -85,8 +89,8 @@ def of_chains(result: Result, diagnosis: Diagnosis) -> list[Section]:
         found.append(
             Section(
                 "Predicted and measured spread",
-                "Standard deviations over their predictions, with two Monte-Carlo errors: bars "
-                "should touch the line.",
+                "Standard deviations divided by their predictions, with two Monte-Carlo errors: "
+                "bars should touch the line.",
                 plots.spread(result),
             )
         )

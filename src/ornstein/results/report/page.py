@@ -9,18 +9,20 @@ import jinja2
 import numpy as np
 import pandas as pd
 
-from ornstein.results.report import _words
-from ornstein.results.report._pictures import (
+from ornstein.results.diagnosis import Diagnosis
+from ornstein.results.report import words
+from ornstein.results.report.pictures import (
     Section,
     of_chains,
     of_coefficients,
     of_hyperparameters,
 )
-from ornstein.results.report._svg import data_uri
+from ornstein.results.report.svg import data_uri
 from ornstein.results.result import Result
 
 _MOST_ROWS = 60  # of the table of coefficients
-_LEFT_OUT = ["mcse_mean", "mcse_sd", "ess_tail"]  # of a result's own summary, for a narrow table
+LEFT_OUT = ["mcse_mean", "mcse_sd", "ess_tail"]
+"""Columns of a summary that a narrow table goes without."""
 
 
 def write(path: str | Path, result: Result, **options: Any) -> Path:
@@ -39,6 +41,7 @@ def render(
     sections: Sequence[Section] = (),
     command: str = "",
     key: int | None = None,
+    diagnosis: Diagnosis | None = None,
 ) -> str:
     """A page of HTML about a result.
 
@@ -53,7 +56,9 @@ def render(
     sections
         Further pictures, e.g. of calibration, shown after the coefficients.
     command, key
-        How to make the run again: the command or the code, and the key it was given.
+        How to reproduce the run: the command or the code, and its key.
+    diagnosis
+        The result's diagnosis, if it was made already.
 
     Examples
     --------
@@ -64,8 +69,9 @@ def render(
     >>> "<h1>Above zero</h1>" in render(result, title="Above zero")
     True
     """
-    table = result.summary().drop(columns=_LEFT_OUT) if summary is None else summary
-    diagnosis, found = result.diagnose(), _words.measured(result)
+    table = (result.summary() if summary is None else summary).drop(columns=LEFT_OUT)
+    diagnosis = result.diagnose() if diagnosis is None else diagnosis
+    found = words.measured(result)
     pictures = [
         *sections,
         *of_hyperparameters(result),
@@ -75,9 +81,9 @@ def render(
         title=title,
         about=dict(about or _about(result)),
         remarks=list(remarks),
-        verdict=_words.verdict(result, diagnosis),
-        figures=_words.figures(result, _effective(table), found),
-        plan=_words.plan_in_words(result, found),
+        verdict=words.verdict(result, diagnosis),
+        figures=words.figures(result, _effective(table), found),
+        plan=words.plan_in_words(result, found),
         warnings=list(result.plan.warnings),
         columns=[str(column) for column in table.columns],
         rows=_cells(table[:_MOST_ROWS]),
@@ -85,11 +91,11 @@ def render(
         left_out=max(0, len(table) - _MOST_ROWS),
         coefficients=_pictured(of_coefficients(result)),
         sections=[_pictured(section) for section in pictures],
-        learned=_words.learned(result),
+        learned=words.learned(result),
         learning=result.learning,
         checks=diagnosis.checks,
         command=command,
-        settings=_words.settings(result, key),
+        settings=words.settings(result, key),
     )
     return str(page)
 

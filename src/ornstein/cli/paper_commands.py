@@ -1,4 +1,4 @@
-"""Commands on data that is known: a demonstration, the paper's experiments and its data sets."""
+"""Commands that need no table: a demonstration, the paper's experiments and its data sets."""
 
 from pathlib import Path
 from typing import Annotated
@@ -8,7 +8,7 @@ from rich.console import Console
 
 from ornstein._base.checks import choice
 from ornstein._base.errors import InputError
-from ornstein.cli._app import Quiet, app
+from ornstein.cli.root import Quiet, app
 from ornstein.data import datasets
 
 
@@ -16,12 +16,12 @@ from ornstein.data import datasets
 def demo(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the plots.")] = Path("demo"),
     page: Annotated[
-        Path, typer.Option("--report", help="Page to write about the first example.")
+        Path, typer.Option("--report", help="Report on the first example: an HTML file.")
     ] = Path("report.html"),
     seed: Annotated[int, typer.Option(min=0, help="Seed of the draws.")] = 0,
     draws: Annotated[int, typer.Option(min=8, help="Draws per chain.")] = 2000,
 ) -> None:
-    """Sample two small posteriors, check them, and leave plots and a page to look at.
+    """Sample two small posteriors, check the draws, and write plots and a report.
 
     Example: ornstein demo --out pictures
     """
@@ -39,17 +39,22 @@ def reproduce(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for JSON and pictures.")] = Path(
         "reproduced"
     ),
-    draws: Annotated[int, typer.Option(min=100, help="Draws per chain, of four.")] = 2500,
+    draws: Annotated[int, typer.Option(min=100, help="Draws per chain; there are four.")] = 2500,
     methods: Annotated[
-        list[str] | None, typer.Option("--method", help="Rows of table1; all if not given.")
+        list[str] | None,
+        typer.Option(
+            "--method", help="Row of table1 to compute; may be repeated; all if not given."
+        ),
     ] = None,
     data: Annotated[
         list[str] | None,
-        typer.Option("--data", help="Columns of table1, or panels of figure3; all if not given."),
+        typer.Option(
+            "--data", help="Data set of table1 or figure3; may be repeated; all if not given."
+        ),
     ] = None,
     quiet: Quiet = False,
 ) -> None:
-    """Recompute figures of the paper on its own data sets (downloaded if need be).
+    """Compute the paper's table and figures again, on its data sets (downloaded if needed).
 
     Example: ornstein reproduce table1 --out reproduced
     """
@@ -58,9 +63,11 @@ def reproduce(
 
     choice("what", what, (*_WHAT, "all"))
     if methods and what != "table1":
-        raise InputError("--method chooses rows of table1 only.")
+        raise InputError("--method chooses rows of table1; leave it out for anything else.")
     if data and what not in ("table1", "figure3"):
-        raise InputError("--data chooses columns of table1 or panels of figure3 only.")
+        raise InputError(
+            "--data chooses data sets of table1 or figure3; leave it out for anything else."
+        )
     console, progress = Console(), False if quiet else None
     if what in ("table1", "all"):
         table1.table1(
@@ -79,17 +86,18 @@ def reproduce(
         figure3.figure3(out, console, tuple(data or figure3.PROBLEMS), progress)
 
 
-sets = typer.Typer(help="The paper's data sets.", no_args_is_help=True)
+sets = typer.Typer(help="List or download the paper's data sets.", no_args_is_help=True)
 app.add_typer(sets, name="datasets")
 
 _Home = Annotated[
-    Path | None, typer.Option("--data-home", help="Data folder; default ORNSTEIN_DATA or cache.")
+    Path | None,
+    typer.Option("--data-home", help="Data folder; by default $ORNSTEIN_DATA or the user's cache."),
 ]
 
 
 @sets.command("list")
 def list_datasets(data_home: _Home = None) -> None:
-    """Show the data sets and whether they are here.
+    """List the data sets, and whether they are downloaded.
 
     Example: ornstein datasets list
     """
@@ -103,7 +111,7 @@ def list_datasets(data_home: _Home = None) -> None:
 
 @sets.command("download")
 def download_datasets(
-    names: Annotated[list[str], typer.Argument(help="Data sets, as datasets list shows them.")],
+    names: Annotated[list[str], typer.Argument(help="Names, as datasets list shows them.")],
     data_home: _Home = None,
 ) -> None:
     """Download data sets from their publishers.

@@ -14,10 +14,11 @@ from ornstein._base.checks import shown
 from ornstein._base.errors import InputError
 from ornstein._base.types import Vector
 from ornstein.data import inputs
-from ornstein.estimators._base import BayesianGlm
-from ornstein.estimators._fitting import Precision
+from ornstein.estimators.base import BayesianGlm
+from ornstein.models.families import Bernoulli, Categorical, Family
 from ornstein.models.shared_priors import Groups
 from ornstein.results import predictive
+from ornstein.tables.fitting import Precision
 
 
 class BayesianLogisticClassifier(ClassifierMixin, BayesianGlm):  # type: ignore[misc]
@@ -30,7 +31,7 @@ class BayesianLogisticClassifier(ClassifierMixin, BayesianGlm):  # type: ignore[
         one for each column. The intercept's is 0.01.
     class_weight
         How much the rows of every class count: a mapping, ``"balanced"`` for classes that count
-        alike, or None. Multiplies ``sample_weight``.
+        alike, or None. It multiplies ``sample_weight``.
     groups, fit_intercept, method, batch_size, chains, draws, random_state
         As for :class:`BayesianLinearRegressor`.
 
@@ -96,7 +97,7 @@ class BayesianLogisticClassifier(ClassifierMixin, BayesianGlm):  # type: ignore[
         X, y
             Table and labels; a DataFrame's columns keep their names.
         sample_weight
-            How much every row counts; a whole number is as good as that many copies.
+            How much every row counts; a whole number has the effect of that many copies.
         """
         table, labels = self._checked(X, y, reset=True)
         self.classes_, target = np.unique(labels, return_inverse=True)
@@ -104,7 +105,7 @@ class BayesianLogisticClassifier(ClassifierMixin, BayesianGlm):  # type: ignore[
         counted = np.unique(target if weights is None else target[weights > 0])
         if len(counted) < 2:
             raise InputError(
-                f"y holds one class only ({shown(self.classes_[counted].tolist()[0])}) among rows "
+                f"y has one class only ({shown(self.classes_[counted].tolist()[0])}) among rows "
                 "that count: there is nothing to classify."
             )
         return self._classify(table, target, weights, stream=False)
@@ -116,11 +117,11 @@ class BayesianLogisticClassifier(ClassifierMixin, BayesianGlm):  # type: ignore[
         classes: npt.ArrayLike | None = None,
         sample_weight: npt.ArrayLike | None = None,
     ) -> Self:
-        """Go on with more rows: the posterior of all rows seen so far, none of them revisited.
+        """Continue with more rows: the posterior of all rows seen so far, none of them revisited.
 
-        The rows before are kept as a Gaussian in the parameters, expanded at the optimum of their
-        time: Laplace's approximation, which many small parts wear out sooner than a few large
-        ones.
+        The earlier rows are kept as a Gaussian in the parameters, expanded at the optimum of that
+        time: Laplace's approximation, which is less exact for many small parts than for a few
+        large ones.
 
         Parameters
         ----------
@@ -150,7 +151,7 @@ class BayesianLogisticClassifier(ClassifierMixin, BayesianGlm):  # type: ignore[
         strange = np.setdiff1d(labels, known)
         if len(strange):
             raise InputError(
-                f"y holds {shown(strange.tolist()[0])}, which is none of the classes "
+                f"y has the label {shown(strange.tolist()[0])}, which is none of the classes "
                 f"{shown(known.tolist())}."
             )
         self.classes_ = known
@@ -210,10 +211,10 @@ class BayesianLogisticClassifier(ClassifierMixin, BayesianGlm):  # type: ignore[
         stream: bool,
     ) -> Self:
         count = len(self.classes_)
-        model = "logistic" if count == 2 else "softmax"
+        family: Family = Bernoulli() if count == 2 else Categorical(count)
         numbers = target.astype(float if count == 2 else np.int32)
-        fit = self._fit_rows(model, count, table, numbers, weights, stream)
-        coef, intercept = fit.draws.coef, fit.draws.intercept
+        self._fit_rows(family, table, numbers, weights, stream)
+        coef, intercept = self.draws_.coef, self.draws_.intercept
         if count == 2:
             coef, intercept = coef[:, None], intercept[:, None]
         self.coef_, self.intercept_ = coef.mean(axis=0), intercept.mean(axis=0)

@@ -13,17 +13,18 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from ornstein._base.checks import column_names, nearest, shown
+from ornstein._base.checks import column_names, names_of, nearest, shown
 from ornstein._base.errors import InputError
-from ornstein.tables import _columns
-from ornstein.tables._columns import Floats, Labels, listing, names_of
+from ornstein.models.families import FAMILIES, Family
+from ornstein.tables import columns
+from ornstein.tables.columns import Floats, Labels, listing
+from ornstein.tables.units import Units
 
-MODELS = ("linear", "logistic", "softmax", "poisson")
 MISSING = ("refuse", "drop", "impute")
 
 
 @dataclass(frozen=True)
-class Numeric:
+class NumericColumn:
     """A column of numbers: ``(value - centre) / scale``."""
 
     name: str
@@ -47,7 +48,7 @@ class Numeric:
 
     def encode(self, series: "pd.Series[Any]") -> Floats:
         """Columns of ``X``; a missing value is replaced by the mean."""
-        values = _columns.numbers(self.name, series)
+        values = columns.numbers(self.name, series)
         with np.errstate(over="ignore"):
             encoded = (np.where(np.isnan(values), self.centre, values) - self.centre) / self.scale
         if not np.isfinite(encoded).all():
@@ -60,7 +61,7 @@ class Numeric:
 
 
 @dataclass(frozen=True)
-class Categorical:
+class CategoricalColumn:
     """A column of labels, compared with the first of its levels.
 
     ``levels`` may hold None: a level of its own for missing values. ``centres`` are the shares
@@ -84,7 +85,7 @@ class Categorical:
 
     def encode(self, series: "pd.Series[Any]") -> Floats:
         """Columns of ``X``; a missing value is its own level if it was learned, else the mean."""
-        found = _columns.labels(self.name, series)
+        found = columns.labels(self.name, series)
         unknown = [level for level in found.levels if level not in self.levels]
         if unknown:
             raise InputError(
@@ -105,7 +106,7 @@ class Categorical:
 class Target:
     """The column to predict: classes by number, or ``(value - centre) / scale``.
 
-    Only the target of a linear model is centred and scaled.
+    Only a target that has a unit, that of a linear model, is centred and scaled.
     """
 
     name: str
@@ -116,8 +117,8 @@ class Target:
     def encode(self, series: "pd.Series[Any]") -> npt.NDArray[Any]:
         """The target as ``y``: class numbers (int64) or numbers (float64)."""
         if self.classes is None:
-            return (_columns.numbers(self.name, series) - self.centre) / self.scale
-        return self.class_numbers(_columns.labels(self.name, series))
+            return (columns.numbers(self.name, series) - self.centre) / self.scale
+        return self.class_numbers(columns.labels(self.name, series))
 
     def class_numbers(self, found: Labels) -> npt.NDArray[np.int64]:
         """Which class every row has."""
@@ -134,12 +135,12 @@ class Target:
 
 @dataclass(frozen=True)
 class Encoding:
-    """What was learned from a table: its columns, its target and the model they are for.
+    """How a table becomes rows of numbers: its columns, its target and the model they are for.
 
     Attributes
     ----------
     model
-        ``linear``, ``logistic``, ``softmax`` or ``poisson``; always with an intercept.
+        Its name, such as ``linear``; it always has an intercept.
     missing
         What is done with missing values: ``refuse``, ``drop`` or ``impute``.
     columns
@@ -150,8 +151,20 @@ class Encoding:
 
     model: str
     missing: str
-    columns: tuple[Numeric | Categorical, ...]
+    columns: tuple[NumericColumn | CategoricalColumn, ...]
     target: Target
+
+    @property
+    def family(self) -> Family:
+        """What the target is like."""
+        return FAMILIES[self.model].of(len(self.target.classes or ()))
+
+    @property
+    def units(self) -> Units:
+        """How the columns of ``X`` and the target are standardised."""
+        centres = [centre for column in self.columns for centre in column.centres]
+        scales = [scale for column in self.columns for scale in column.scales]
+        return Units(np.array(centres), np.array(scales), self.target.centre, self.target.scale)
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -161,18 +174,10 @@ class Encoding:
 
     @property
     def text_columns(self) -> tuple[str, ...]:
-        """Columns that hold labels, to be read as text."""
-        return tuple(column.name for column in self.columns if isinstance(column, Categorical))
-
-    @property
-    def centre(self) -> Floats:
-        """What was subtracted from every column of ``X``."""
-        return np.array([centre for column in self.columns for centre in column.centres])
-
-    @property
-    def scale(self) -> Floats:
-        """What every column of ``X`` was divided by."""
-        return np.array([scale for column in self.columns for scale in column.scales])
+        """Columns with labels, to be read as text."""
+        return tuple(
+            column.name for column in self.columns if isinstance(column, CategoricalColumn)
+        )
 
     def encode(self, frame: pd.DataFrame) -> Floats:
         """Columns of ``X``, float64, one row for every row of a table.
@@ -187,7 +192,7 @@ class Encoding:
 
     def encode_target(self, frame: pd.DataFrame) -> npt.NDArray[Any]:
         """The target ``y`` of every row of a table, in the units the model works in."""
-        frame = _columns.named(frame)
+        frame = columns.named(frame)
         require_columns(frame, [self.target.name])
         _refuse_missing(frame[[self.target.name]])
         return self.target.encode(frame[self.target.name])
@@ -201,19 +206,19 @@ class Encoding:
 
     def to_json(self) -> str:
         """The encoding as JSON, for :meth:`from_json`."""
-        from ornstein.tables._record import dump
+        from ornstein.tables.record import dump
 
         return dump(self)
 
     @classmethod
     def from_json(cls, text: str) -> "Encoding":
         """Read what :meth:`to_json` wrote; anything else is an `InputError`."""
-        from ornstein.tables._record import load
+        from ornstein.tables.record import load
 
         return load(text)
 
     def _chosen(self, frame: pd.DataFrame) -> pd.DataFrame:
-        frame = _columns.named(frame)
+        frame = columns.named(frame)
         names = [column.name for column in self.columns]
         require_columns(frame, names)
         return frame[names]

@@ -1,4 +1,4 @@
-"""Commands on a user's own table: fit, resume, predict, compare."""
+"""Commands on a user's table: fit, resume, predict, compare."""
 
 import shlex
 import sys
@@ -15,15 +15,18 @@ from rich.markup import escape
 from rich.table import Table
 
 from ornstein._base.errors import InputError
-from ornstein.cli._app import Quiet, app
+from ornstein.cli.root import Quiet, app
+from ornstein.models.families import MODELS
 
 _Target = Annotated[str, typer.Option("--target", "-t", help="Column to predict.")]
 _Model = Annotated[
     str | None,
-    typer.Option("--model", "-m", help="linear, logistic, softmax or poisson; else guessed."),
+    typer.Option("--model", "-m", help=f"One of {', '.join(MODELS)}; guessed if not given."),
 ]
-_Missing = Annotated[str, typer.Option(help="Missing values: refuse, drop or impute.")]
-_Interval = Annotated[float, typer.Option(help="Mass of the intervals.")]
+_Missing = Annotated[
+    str, typer.Option(help="What to do with missing values: refuse, drop or impute.")
+]
+_Interval = Annotated[float, typer.Option(help="Probability that the intervals contain.")]
 _Seed = Annotated[int, typer.Option(min=0, help="Seed of the draws.")]
 
 
@@ -31,16 +34,20 @@ _Seed = Annotated[int, typer.Option(min=0, help="Seed of the draws.")]
 def fit(
     table: Annotated[Path, typer.Argument(help="CSV or Parquet file.")],
     target: _Target,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder to keep the run in.")],
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="Folder to write; named after the table if not given."),
+    ] = None,
     model: _Model = None,
-    method: Annotated[str, typer.Option(help="How to sample.")] = "exact",
+    method: Annotated[str, typer.Option(help="Sampling method.")] = "exact",
     batch_size: Annotated[int | None, typer.Option(min=1, help="Rows per minibatch.")] = None,
-    draws: Annotated[int, typer.Option(min=8, help="Draws per chain, of four.")] = 1000,
+    draws: Annotated[int, typer.Option(min=8, help="Draws per chain; there are four.")] = 1000,
     prior_precision: Annotated[
-        float | None, typer.Option(help="Of standardised coefficients; else learned.")
+        float | None, typer.Option(help="Of standardised coefficients; learned if not given.")
     ] = None,
     noise_scale: Annotated[
-        float | None, typer.Option(help="Of a linear model, in the target's unit; else learned.")
+        float | None,
+        typer.Option(help="Of a linear model, in the target's unit; learned if not given."),
     ] = None,
     missing: _Missing = "refuse",
     drop: Annotated[
@@ -49,27 +56,27 @@ def fit(
     seed: _Seed = 0,
     predict: Annotated[
         Path | None,
-        typer.Option("--predict", help="CSV or Parquet file of new rows to predict as well."),
+        typer.Option("--predict", help="CSV or Parquet file of new rows, to predict too."),
     ] = None,
     interval: _Interval = 0.9,
-    overwrite: Annotated[bool, typer.Option(help="Replace an earlier run.")] = False,
+    overwrite: Annotated[bool, typer.Option(help="Replace an earlier run in that folder.")] = False,
     checkpoint: Annotated[
         Path | None,
-        typer.Option(help="Folder to keep the run in as it goes; see ornstein resume."),
+        typer.Option(help="Folder for checkpoints, from which ornstein resume continues."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
     quiet: Quiet = False,
 ) -> None:
-    """Fit a model to a table, check it, and keep draws, plan, summary and report in a folder.
+    """Fit a model to a table, check it, and write draws, plan, summary and report to a folder.
 
-    With --predict, predictions.csv of other rows is kept there too.
+    With --predict, the folder has predictions.csv for other rows, too.
 
     Example: ornstein fit houses.csv --target price --predict new.csv -o houses
     """
     from ornstein.storage.checkpoint import keep_command
-    from ornstein.storage.folders import claimed_beside, refuse_occupied
-    from ornstein.tables import table_model
+    from ornstein.storage.folders import claimed_beside
 
+    out = _named_after(table) if out is None else out
     options: dict[str, Any] = {
         "target": target,
         "model": model,
@@ -83,7 +90,7 @@ def fit(
         "key": seed,
     }
     with _saying_how_to_resume(checkpoint), claimed_beside(out):
-        refuse_occupied(out, table_model.FILES, overwrite)
+        _refuse_occupied(out, overwrite)
         if checkpoint is not None:
             places = {"table": table, "out": out, "predict": predict}
             where = {name: path and str(path.absolute()) for name, path in places.items()}
@@ -93,13 +100,33 @@ def fit(
         _fit(table, out, predict, interval, overwrite, checkpoint, as_json, quiet, options)
 
 
+def _named_after(table: Path) -> Path:
+    """The folder that a table's run is written to: the file's name without its suffixes."""
+    from ornstein.tables.reading import SUFFIXES
+
+    known = [suffix for suffix in SUFFIXES if table.name.lower().endswith(suffix)]
+    return Path(table.name[: -len(max(known, key=len))] if known else table.stem)
+
+
+def _refuse_occupied(out: Path, overwrite: bool) -> None:
+    """Raise if the run cannot be written there, and say what to do."""
+    from ornstein.storage.folders import refuse_occupied
+    from ornstein.tables.model import FILES
+
+    try:
+        refuse_occupied(out, FILES, overwrite)
+    except InputError as error:
+        remedy = "--out FOLDER" if overwrite else "--out FOLDER, or --overwrite"
+        raise InputError(f"{error} On the command line: {remedy}.") from None
+
+
 @app.command()
 def resume(
-    run: Annotated[Path, typer.Argument(help="Folder that was given as --checkpoint.")],
+    run: Annotated[Path, typer.Argument(help="The folder given as --checkpoint.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
     quiet: Quiet = False,
 ) -> None:
-    """Go on with a fit that was stopped, from its last checkpoint.
+    """Continue a fit that was stopped, from its last checkpoint.
 
     Example: ornstein resume houses-run
     """
@@ -112,22 +139,22 @@ def resume(
         command["predict"] = new and Path(new)
         signature(fit).bind(table, out=out, **command)
     except (TypeError, KeyError) as error:
-        raise InputError(f"{run} holds no command that can be resumed: {error}.") from error
+        raise InputError(f"{run} has no command that can be resumed: {error}.") from error
     if out.is_dir() and not command["overwrite"]:
-        Console(stderr=True).print(f"it has ended: see {out}", markup=False, soft_wrap=True)
+        Console(stderr=True).print(f"the fit is complete: see {out}", markup=False, soft_wrap=True)
         return
     fit(table, out=out, checkpoint=run, as_json=as_json, quiet=quiet, **command)
 
 
 @contextmanager
 def _saying_how_to_resume(checkpoint: Path | None) -> Iterator[None]:
-    """Ctrl-C ends a command with 130, and a line that says what is kept."""
+    """Ctrl-C ends a command with 130, and a line that says how to continue."""
     try:
         yield
     except KeyboardInterrupt as stop:
-        how = "Nothing is kept: with --checkpoint FOLDER it would be."
+        how = "Nothing is saved; use --checkpoint FOLDER to be able to resume."
         if checkpoint is not None:
-            how = f"To go on: {shlex.join(['ornstein', 'resume', str(checkpoint)])}"
+            how = f"To continue: {shlex.join(['ornstein', 'resume', str(checkpoint)])}"
         message = f"ornstein: {str(stop).split('. ')[0] or 'interrupted'}. {how}"
         Console(stderr=True).print(message, markup=False, soft_wrap=True)
         raise typer.Exit(130) from None
@@ -145,49 +172,52 @@ def _fit(
     options: dict[str, Any],
 ) -> None:
     from ornstein import tables
-    from ornstein.results import predictive, report
+    from ornstein.results import report
+    from ornstein.results.summary import mass
     from ornstein.storage.folders import Writer
-    from ornstein.tables import table_model
+    from ornstein.tables import model as table_model
 
-    predictive.mass(interval)
+    mass(interval)
     frame, drop = tables.read(table), options.pop("drop")
     if drop:
         tables.require_columns(frame, drop)
         frame = frame.drop(columns=drop)
-    learned = tables.learn(frame, *(options.pop(name) for name in ("target", "model", "missing")))
-    new_frame = None if new is None else table_model.read_new(new, learned.encoding)
+    encoded = tables.learn(frame, *(options.pop(name) for name in ("target", "model", "missing")))
+    new_frame = None if new is None else table_model.read_new(new, encoded.encoding)
     say = Console(stderr=True, quiet=quiet, highlight=False)
-    fitting, result, remarks = table_model.fit_table(
-        learned, progress=False if quiet else None, checkpoint=checkpoint, **options
+    fitted = table_model.fit_table(
+        encoded, progress=False if quiet else None, checkpoint=checkpoint, **options
     )
-    found = table_model.summary(fitting.encoding, result, interval)
+    found, diagnosis = fitted.summary(interval), fitted.result.diagnose()
     page = partial(
         report.write,
-        result=result,
-        title=f"{fitting.encoding.target.name} ({table.name})",
-        about=table_model.about(fitting, result),
-        remarks=remarks,
+        result=fitted.result,
+        title=f"{fitted.encoding.target.name} ({table.name})",
+        about=fitted.about(),
+        remarks=fitted.remarks,
         summary=found,
-        sections=[report.Section(*table_model.fit_picture(fitting, frame))],
+        sections=[report.Section(*fitted.fit_picture(frame))],
         command=shlex.join(["ornstein", *sys.argv[1:]]),
         key=options["key"],
+        diagnosis=diagnosis,
     )
     files: dict[str, Writer] = {"summary.csv": found.to_csv, "report.html": page}
     if new_frame is not None:
-        predictions = fitting.predict(new_frame, interval)
+        predictions = fitted.predict(new_frame, interval)
         files["predictions.csv"] = partial(predictions.to_csv, index=False)
-    place = table_model.save(out, fitting, result, files, overwrite)
-    for remark in remarks:
+    place = fitted.save(out, files, overwrite)
+    for remark in fitted.remarks:
         say.print(remark, markup=False, soft_wrap=True)
     if as_json:
         typer.echo(found.to_json(orient="index", force_ascii=False))
         return
-    shown = Table("", *found.columns)
-    for name, row in found.iterrows():
+    narrow = found.drop(columns=report.LEFT_OUT)
+    shown = Table("", *narrow.columns)
+    for name, row in narrow.iterrows():
         shown.add_row(escape(str(name)), *(f"{value:.4g}" for value in row))
     Console().print(shown)
-    say.print(str(result.diagnose()), markup=False)
-    say.print(f"kept in {place}; open {place / 'report.html'}", markup=False, soft_wrap=True)
+    say.print(str(diagnosis), markup=False)
+    say.print(f"saved in {place}; open {place / 'report.html'}", markup=False, soft_wrap=True)
     if new_frame is not None:
         what = f"{len(new_frame):,} rows predicted: {place / 'predictions.csv'}"
         say.print(what, markup=False, soft_wrap=True)
@@ -195,10 +225,10 @@ def _fit(
 
 @app.command()
 def predict(
-    run: Annotated[Path, typer.Argument(help="Folder that ornstein fit made.")],
+    run: Annotated[Path, typer.Argument(help="Folder that ornstein fit wrote.")],
     table: Annotated[Path, typer.Argument(help="CSV or Parquet file of new rows.")],
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="CSV to write; else shown.")
+        Path | None, typer.Option("--out", "-o", help="CSV file to write; printed if not given.")
     ] = None,
     interval: _Interval = 0.9,
 ) -> None:
@@ -207,9 +237,8 @@ def predict(
     Example: ornstein predict houses new.csv -o prices.csv
     """
     from ornstein import tables
-    from ornstein.tables import table_model
 
-    model = table_model.load(run)
+    model = tables.TableModel.load(run)
     frame = tables.read(table, text=model.encoding.text_columns)
     found = model.predict(frame, interval)
     if out is None:
@@ -229,20 +258,23 @@ def compare(
     target: _Target,
     model: _Model = None,
     methods: Annotated[
-        list[str] | None, typer.Option("--method", help="Methods to compare; most if not given.")
+        list[str] | None,
+        typer.Option("--method", help="Method to compare; may be repeated; most if not given."),
     ] = None,
     batch_size: Annotated[int | None, typer.Option(min=1, help="Rows per minibatch.")] = None,
-    draws: Annotated[int, typer.Option(min=8, help="Draws per chain, of four.")] = 1000,
+    draws: Annotated[int, typer.Option(min=8, help="Draws per chain; there are four.")] = 1000,
     reference: Annotated[
-        str, typer.Option(help="laplace or nuts: what divergences are measured from.")
+        str, typer.Option(help="What divergences are measured from: laplace or nuts.")
     ] = "laplace",
     missing: _Missing = "refuse",
     seed: _Seed = 0,
-    json_file: Annotated[Path | None, typer.Option("--json", help="Also write JSON here.")] = None,
-    plot: Annotated[Path | None, typer.Option(help="Also write a picture here.")] = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="JSON file to write, too.")
+    ] = None,
+    plot: Annotated[Path | None, typer.Option(help="Picture to write, too.")] = None,
     quiet: Quiet = False,
 ) -> None:
-    """Run every method on a table of yours: predicted and measured error, time, effective draws.
+    """Compare methods on a table: predicted and measured error, time, effective draws.
 
     Example: ornstein compare houses.csv --target price --method exact --method nuts
     """

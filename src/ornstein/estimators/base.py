@@ -1,4 +1,4 @@
-"""What the estimators share: fitted attributes, streams, targets to expect."""
+"""What the estimators share: fitting, fitted attributes, predictive draws."""
 
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,16 @@ from ornstein._base import checks
 from ornstein._base.checks import shown
 from ornstein._base.errors import InputError
 from ornstein._base.types import Vector
-from ornstein.estimators._fitting import Fit, Kept, Options, Precision, fit_rows
-from ornstein.estimators._saving import save
+from ornstein.data import inputs
+from ornstein.estimators.saving import save
+from ornstein.estimators.streams import Kept, Moments, earlier_rows, past_of
+from ornstein.models.families import Family
+from ornstein.models.ready_made import weighted_rows
 from ornstein.models.shared_priors import Groups
 from ornstein.results.predictive import Coefficients, simulate
 from ornstein.results.result import Result
+from ornstein.tables.fitting import FitOptions, Precision, fit_rows
+from ornstein.tables.units import Units
 
 
 class BayesianGlm(BaseEstimator):  # type: ignore[misc]
@@ -59,13 +64,13 @@ class BayesianGlm(BaseEstimator):  # type: ignore[misc]
     def posterior_(self) -> Result:
         """The run, in standardised units: draws, plan, diagnosis, and what was learned.
 
-        It holds the rows, so it is not kept in folders, copies and pickles.
+        It has the rows, so folders, copies and pickles go without it.
         """
         check_is_fitted(self, "draws_")
         if "_result" not in vars(self):
             raise AttributeError(
-                "posterior_ holds the rows, so it is not kept in folders, copies and pickles; fit "
-                "again for it. draws_ has the draws."
+                "posterior_ has the rows, so folders, copies and pickles go without it; fit again "
+                "to have it. draws_ has the draws."
             )
         return self._result
 
@@ -76,7 +81,7 @@ class BayesianGlm(BaseEstimator):  # type: ignore[misc]
         return state
 
     def save(self, folder: str | Path, overwrite: bool = False) -> Path:
-        """Keep the estimator in a folder: JSON and NetCDF, no pickles.
+        """Save the estimator to a folder: JSON and NetCDF, no pickles.
 
         :func:`ornstein.estimators.load` reads it. The folder appears complete or not at all;
         ``draws.nc`` opens in ArviZ.
@@ -85,14 +90,14 @@ class BayesianGlm(BaseEstimator):  # type: ignore[misc]
         return save(self, folder, overwrite)
 
     def sample_predictive(self, X: npt.ArrayLike, draws: int | None = None) -> npt.NDArray[Any]:
-        """Targets as the model would make them: one for every draw and row, (draws, rows).
+        """Simulated targets: one for every draw and row, (draws, rows).
 
         Parameters
         ----------
         X
             Rows.
         draws
-            How many, evenly spaced among those that were made; all by default.
+            How many, evenly spaced among the posterior draws; all by default.
         """
         table, chosen = self._table(X), self.draws_
         if draws is not None:
@@ -111,49 +116,82 @@ class BayesianGlm(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "draws_")
         return np.asarray(validate_data(self, X, dtype=np.float64, reset=False))
 
-    def _options(self) -> Options:
-        return Options(
-            prior_precision=self.prior_precision,
-            noise_scale=getattr(self, "noise_scale", 1.0),
-            groups=self.groups,
-            fit_intercept=self.fit_intercept,
-            method=self.method,
-            batch_size=self.batch_size,
-            chains=self.chains,
-            draws=self.draws,
-            key=_key(self.random_state),
+    def _options(self) -> FitOptions:
+        run = {
+            "key": _key(self.random_state),
+            "chains": self.chains,
+            "draws": self.draws,
+            "method": self.method,
+            "batch_size": self.batch_size,
+            "progress": False,
+        }
+        return FitOptions(
+            self.prior_precision,
+            getattr(self, "noise_scale", "learn"),
+            self.groups,
+            checks.flag("fit_intercept", self.fit_intercept),
+            run,
         )
 
     def _fit_rows(
         self,
-        model: str,
-        classes: int,
+        family: Family,
         X: Vector,
         y: npt.NDArray[Any],
         sample_weight: npt.ArrayLike | None,
         stream: bool,
-    ) -> Fit:
-        """Sample, and keep what all estimators keep."""
-        options = self._options()
-        names = getattr(self, "feature_names_in_", None)
-        before = vars(self).get("_kept") if stream else None
+    ) -> tuple[Vector, Vector]:
+        """Sample, keep what all estimators keep, and return the optimum in the user's units."""
+        options, before = self._options(), vars(self).get("_kept") if stream else None
         if stream and before is None and "draws_" in vars(self):
             raise InputError(
-                "partial_fit can not go on from this fit: its method or its many parameters left "
-                "no matrix of curvature. Begin with partial_fit on a new estimator."
+                "partial_fit cannot continue from this fit: its method or its many parameters left "
+                "no matrix of curvature. Start with partial_fit on a new estimator."
             )
-        fit = fit_rows(model, classes, X, y, sample_weight, names, options, stream, before)
-        self._result, self._kept, self._seed = fit.result, fit.kept, int(options.key)
-        self._chains = len(fit.result.flat)
-        self.draws_ = fit.draws
-        self.prior_precision_ = (
-            float(fit.prior_precision) if fit.prior_precision.ndim == 0 else fit.prior_precision
+        weights = None if sample_weight is None else inputs.weights(sample_weight, len(X))
+        counted = np.ones(len(X)) if weights is None else weights
+        moments = Moments.of(np.column_stack([X, y]).astype(float), counted)
+        if before is not None:
+            moments = before.moments.joined(moments)
+        units = moments.units(options.fit_intercept, family.scaled)
+        rows = weighted_rows(
+            units.encode(X), units.encode_target(y) if family.scaled else y, weights
         )
-        return fit
+        past = None
+        if stream:
+            past = earlier_rows(family, X.shape[1], options.fit_intercept, units, before)
+        start = None if before is None else before.start(units)
+        names = getattr(self, "feature_names_in_", None)
+        result = fit_rows(family, rows, names, units, options, past, start)
+        self._keep(result, units, options)
+        learned = _learned(result, units)
+        kept = past_of(result, past, options.fit_intercept)
+        self._kept = None if kept is None else Kept(moments, units, kept, learned)
+        return units.own(result.posterior.layout.unravel(result.plan.center))
+
+    def _keep(self, result: Result, units: Units, options: FitOptions) -> None:
+        self._result, self._seed, self._chains = result, options.run["key"], len(result.flat)
+        found = Coefficients.of_result(result)
+        coef, intercept = units.own({"coef": found.coef, "intercept": found.intercept})
+        noise = np.asarray(found.noise_scale) * units.target_scale
+        self.draws_ = Coefficients(found.model, coef, intercept, noise)
+        each = result.posterior.layout.unravel(
+            np.asarray(result.posterior.hyper["prior_precision"])
+        )
+        first = each["coef"].reshape(-1, each["coef"].shape[-1])[0]
+        precision = _learned(result, units).get("prior_precision", first)
+        self.prior_precision_ = precision if np.ptp(precision) else float(np.ravel(precision)[0])
 
     def _again(self) -> bool:
         """Whether a stream has begun."""
         return "draws_" in vars(self)
+
+
+def _learned(result: Result, units: Units) -> dict[str, Vector]:
+    """Hyperparameters that were learned, the noise scale in the target's own unit."""
+    values = result.posterior.hyperparameters or {}
+    scales = {"noise_scale": units.target_scale}
+    return {name: np.asarray(v, float) * scales.get(name, 1.0) for name, v in values.items()}
 
 
 def _key(random_state: Any) -> int:

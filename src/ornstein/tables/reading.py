@@ -18,9 +18,9 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet
 
-from ornstein._base.checks import shown
+from ornstein._base.checks import names_of, shown
 from ornstein._base.errors import InputError
-from ornstein.tables._columns import Floats, distinct_names, names_of, parse_numbers
+from ornstein.tables.columns import Floats, distinct_names, parse_numbers
 
 SUFFIXES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet")
 MISSING_WORDS = ("", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "NULL", "null")

@@ -1,4 +1,4 @@
-"""What a run was and what came of it, in words and few figures."""
+"""What was run and how it turned out, in words and a few figures."""
 
 import importlib.metadata
 import platform
@@ -39,10 +39,10 @@ def verdict(result: Result, diagnosis: Diagnosis) -> tuple[str, str]:
             "intervals may be too narrow or too wide."
         )
     if failed:
-        return "fail", f"Do not trust these draws yet: {', '.join(failed)} failed."
+        return "fail", f"Do not trust these draws yet: these checks failed: {', '.join(failed)}."
     if warned:
-        return "warn", f"Usable, with care: look at {', '.join(warned)}."
-    return "ok", "Every assumption that was checked holds."
+        return "warn", f"Usable with care; see the checks {', '.join(warned)}."
+    return "ok", "Every check passed."
 
 
 def figures(
@@ -60,31 +60,28 @@ def figures(
             f"{effective:,.0f}" if np.isfinite(effective) else "-",
             f"of {chains * draws:,}",
         ),
-        ("error planned for", nats(plan.predicted_kl), "from the posterior"),
+        ("predicted error", nats(plan.predicted_kl), "from the posterior"),
     ]
     if found is not None:
-        shown.append(("error found", nats(found.value), f"{nats(found.floor)} by chance alone"))
+        shown.append(("measured error", nats(found.value), f"{nats(found.floor)} by chance alone"))
     return shown
 
 
 def plan_in_words(result: Result, found: MeasuredKL | None) -> list[str]:
-    """What was tuned, what it promised, what was run and what came of it."""
+    """What was tuned, what was predicted, what was run and what was measured."""
     plan = result.plan
     chains, draws, dim = result.flat.shape
     aim = {
         "posterior": "the posterior's Gaussian at its mode",
-        "sandwich": "the sandwich covariance, which stays honest when the model is wrong",
+        "sandwich": "the sandwich covariance, which is valid even if the model is wrong",
     }[plan.target]
     lines = [_tuned(plan) if plan.is_chain else f"Method {plan.method} ({plan.equation})."]
-    promise = (
-        f"Before it ran, the plan expected the draws to be {nats(plan.predicted_kl)} from the "
-    )
+    promise = f"Before the run, the plan predicted draws {nats(plan.predicted_kl)} away from the "
     promise += "posterior"
     if plan.is_chain:
         promise += (
-            f", to forget their past within {plan.relaxation_steps:,.1f} steps, and to stay clear "
-            f"of divergence by {plan.stability_margin:.0%} (100 % is an infinitesimal step, 0 the "
-            "edge)"
+            f", a relaxation time of {plan.relaxation_steps:,.1f} steps, and a stability margin of "
+            f"{plan.stability_margin:.0%} (100% is an infinitesimal step, at 0% chains diverge)"
         )
     lines.append(promise + f". It aims at {aim}.")
     lines.append(
@@ -98,30 +95,30 @@ def plan_in_words(result: Result, found: MeasuredKL | None) -> list[str]:
     )
     if found is not None:
         lines.append(
-            f"The draws turned out {nats(found.value)} away; as many perfect draws would show "
-            f"{nats(found.floor)} by chance."
+            f"The draws are {nats(found.value)} away by measurement; as many exact draws would "
+            f"measure {nats(found.floor)} by chance."
         )
     return lines
 
 
 def _tuned(plan: Plan) -> str:
-    parts = [f"a {plan.structure} gain by {plan.equation}"]
+    parts = [f"a {plan.structure} gain ({plan.equation})"]
     if plan.injected_cov is not None:
         parts.append("injected noise")
     parts += [f"{label} {text}" for label, text in plan.rule.lines()]
     reads = {
-        "windows": "neighbours in a shuffled copy",
+        "windows": "consecutive rows of a shuffled copy",
         "independent": "drawn independently",
         "weighted": "drawn by their leverage",
         "epochs": "by an epoch loader",
     }.get(plan.batches.scheme, plan.batches.scheme)
     anchored = (
-        " Gradients are anchored at the optimum, which takes most of their noise away."
+        " Control variates at the optimum remove most of the gradients' noise."
         if plan.control_variates
         else ""
     )
     return (
-        f"Method {plan.method}: tuned were {_listed(parts)}, for minibatches of "
+        f"Method {plan.method} with {_listed(parts)}, tuned for minibatches of "
         f"{plan.batch_size:,} of {plan.num_data:,} rows, {reads}.{anchored}"
     )
 

@@ -10,10 +10,10 @@ import numpy.typing as npt
 from ornstein._base.checks import shown
 from ornstein._base.errors import CheckpointError, InputError
 from ornstein._base.types import Vector
-from ornstein.estimators._classifier import BayesianLogisticClassifier
-from ornstein.estimators._fitting import Kept
-from ornstein.estimators._regressors import BayesianLinearRegressor, BayesianPoissonRegressor
-from ornstein.estimators._saving import ABOUT, DRAWS, DTYPES, STREAM, VERSION, About
+from ornstein.estimators.saving import ABOUT, DRAWS, DTYPES, STREAM, VERSION, About
+from ornstein.estimators.classifier import BayesianLogisticClassifier
+from ornstein.estimators.regressors import BayesianLinearRegressor, BayesianPoissonRegressor
+from ornstein.estimators.streams import Kept
 from ornstein.results.predictive import Coefficients
 from ornstein.storage import codec, records
 

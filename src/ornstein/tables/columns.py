@@ -1,4 +1,4 @@
-"""What a column holds: numbers or labels. Anything else is refused by name."""
+"""What a column contains: numbers or labels. Anything else is refused by name."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from ornstein._base.checks import shown
 from ornstein._base.errors import InputError
+from ornstein.models.families import TargetColumn
 
 Floats = npt.NDArray[np.float64]
 Kind = Literal["numbers", "labels"]
@@ -66,21 +67,12 @@ def distinct_names(names: list[str], where: str, hint: str = "") -> None:
 def listing(counts: Mapping[Any, int]) -> str:
     """Names with their counts, the first five."""
     parts = [f"{shown(name)} ({count:,})" for name, count in list(counts.items())[:5]]
-    return ", ".join(parts) + _and_more(len(counts))
-
-
-def names_of(names: Iterable[Any]) -> str:
-    """Names, the first five."""
-    every = [shown(name) for name in names]
-    return ", ".join(every[:5]) + _and_more(len(every))
-
-
-def _and_more(count: int) -> str:
-    return f" and {count - 5:,} more" if count > 5 else ""
+    more = f" and {len(counts) - 5:,} more" if len(counts) > 5 else ""
+    return ", ".join(parts) + more
 
 
 def kind(name: str, series: "pd.Series[Any]") -> Kind:
-    """Whether a column holds numbers or labels (text, categories, truth values).
+    """Whether a column contains numbers or labels (text, categories, truth values).
 
     Dates, complex numbers, bytes, lists and mixtures are refused.
     """
@@ -88,7 +80,9 @@ def kind(name: str, series: "pd.Series[Any]") -> Kind:
     if isinstance(dtype, pd.CategoricalDtype) or pd.api.types.is_bool_dtype(dtype):
         return "labels"
     if pd.api.types.is_complex_dtype(dtype):
-        raise InputError(f"Column {shown(name)} holds complex numbers; split them in two columns.")
+        raise InputError(
+            f"Column {shown(name)} contains complex numbers; split them into two columns."
+        )
     if pd.api.types.is_numeric_dtype(dtype):
         return "numbers"
     inferred = pd.api.types.infer_dtype(series, skipna=True)
@@ -96,11 +90,11 @@ def kind(name: str, series: "pd.Series[Any]") -> Kind:
         return _OBJECT_KINDS[inferred]
     if inferred in _TIMES:
         raise InputError(
-            f"Column {shown(name)} holds dates or times. Turn them into numbers, such as days "
+            f"Column {shown(name)} contains dates or times. Turn them into numbers, such as days "
             "since the first, or leave the column out."
         )
     raise InputError(
-        f"Column {shown(name)} holds {_types(series)}; a column must hold numbers throughout or "
+        f"Column {shown(name)} contains {_types(series)}; a column must hold numbers throughout or "
         "text throughout. Convert it, or leave it out."
     )
 
@@ -208,3 +202,10 @@ def _text(value: Any) -> str:
     if isinstance(value, float):
         return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(float(value))
     return str(value)
+
+
+def target_column(name: str, series: "pd.Series[Any]") -> TargetColumn:
+    """The column to predict as families see it; missing values are passed over."""
+    present = series.dropna()
+    values = numbers(name, present) if kind(name, present) == "numbers" else None
+    return TargetColumn(name, labels(name, present).levels, values)

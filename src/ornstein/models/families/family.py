@@ -1,0 +1,244 @@
+"""What a family is: the contract, and what most families share.
+
+``eta`` is the linear predictor. Compiled functions get one entry per row, or one row of K entries
+where a family has K outputs, and ``hyper``, the model's mapping of fixed numbers. Functions for
+predictions run on the host, in NumPy, and get (draws, rows) or (draws, K, rows).
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import ClassVar, Self, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.special
+
+from ornstein._base.checks import names_of, shown
+from ornstein._base.errors import InputError
+from ornstein._base.types import Array, PyTree, Vector
+from ornstein.data.on_disk import AnyRows
+
+Noise: TypeAlias = Vector | float
+Rng: TypeAlias = np.random.Generator
+
+
+@dataclass(frozen=True, eq=False)
+class TargetColumn:
+    """The column of a table that is to be predicted.
+
+    Attributes
+    ----------
+    name
+        Its name.
+    levels
+        Its distinct values as text, in order.
+    values
+        Its numbers; None where it has labels.
+    """
+
+    name: str
+    levels: tuple[str, ...]
+    values: Vector | None
+
+    @property
+    def span(self) -> str:
+        """The smallest and the largest number."""
+        assert self.values is not None
+        return f"{self.values.min():g} to {self.values.max():g}"
+
+    @property
+    def whole(self) -> bool:
+        """Whether it has whole numbers throughout."""
+        return self.values is not None and np.array_equal(self.values, np.rint(self.values))
+
+    def refuse_constant(self) -> None:
+        """Raise if there is one value only."""
+        if len(self.levels) < 2:
+            raise InputError(
+                f"The target {shown(self.name)} has one value only, {names_of(self.levels)}: there "
+                "is nothing to explain."
+            )
+
+
+@dataclass(frozen=True)
+class Family(ABC):
+    """A distribution of targets given a linear predictor.
+
+    A family must have a ``name``, ``loss``, ``mean``, ``expectation``, ``variance`` and
+    ``simulate``; one of classes has ``probabilities`` instead of the two before.
+
+    Attributes
+    ----------
+    outputs
+        Entries of ``eta`` per row.
+    name
+        The model's name, as users know it.
+    balanced
+        Whether a row's residuals sum to zero, whatever ``eta`` is.
+    quadratic
+        Whether the loss is quadratic in ``eta``.
+    canonical
+        Whether the residual is the mean less the target, up to a factor.
+    scaled
+        Whether the target has a unit: tables then standardise it, and ``hyper["noise_scale"]`` is
+        the standard deviation of its noise.
+    most_classes, if_more
+        Classes the target may have, 0 where it is a number; what to do if it has more.
+    """
+
+    outputs: int = 1
+
+    name: ClassVar[str]
+    balanced: ClassVar[bool] = False
+    quadratic: ClassVar[bool] = False
+    canonical: ClassVar[bool] = True
+    scaled: ClassVar[bool] = False
+    most_classes: ClassVar[int] = 0
+    if_more: ClassVar[str] = ""
+
+    # Compiled --------------------------------------------------------------------------------
+
+    @abstractmethod
+    def loss(self, eta: Array, y: Array, hyper: PyTree) -> Array:
+        """``-log p(y | eta)`` of every row, constants included."""
+
+    @abstractmethod
+    def mean(self, eta: Array, hyper: PyTree) -> Array:
+        """The target that leaves no residual at eta."""
+
+    def residual(self, eta: Array, y: Array, hyper: PyTree) -> Array:
+        """First derivative of the loss by eta."""
+        if self.canonical:
+            return self.mean(eta, hyper) - y
+        return jax.grad(lambda at: self.loss(at, y, hyper).sum())(eta)
+
+    def curvature(self, eta: Array, y: Array, hyper: PyTree) -> Array:
+        """Second derivative by eta, (rows,) or (rows, K, K)."""
+        ones = jnp.ones_like(eta)
+        return jax.jvp(lambda at: self.residual(at, y, hyper), (eta,), (ones,))[1]
+
+    def fold(self, x: Vector, offset: Vector, y: Vector) -> dict[str, Vector]:
+        """Rows for a loop in which ``eta = along + offset``, with as few numbers as it needs.
+
+        ``y`` has targets, or means where a canonical family's gradients are anchored.
+        """
+        return {"x": x, "offset": offset, "y": y}
+
+    def fold_anchored(
+        self, x: Vector, offset: Vector, y: Vector, hyper: PyTree
+    ) -> dict[str, Vector]:
+        """Rows whose residuals are counted from those at the offset (X9)."""
+        with jax.enable_x64(True):
+            if self.canonical:
+                return self.fold(x, offset, np.asarray(_mean(self, offset, hyper)))
+            there = np.asarray(_residual(self, offset, np.asarray(y, float), hyper))
+        return {**self.fold(x, offset, y), "residual": there}
+
+    def folded_residual(self, along: Array, rows: PyTree, hyper: PyTree) -> Array:
+        """First derivative by ``along`` for folded rows, outputs along the first axis."""
+        residual = self.residual(along + rows["offset"], rows["y"], hyper)
+        return residual - rows["residual"] if "residual" in rows else residual
+
+    # Predictions -----------------------------------------------------------------------------
+
+    def expectation(self, eta: Vector) -> Vector:
+        """The target's mean for every draw and row."""
+        del eta
+        raise InputError(f"a {self.name} model predicts classes; ask for their probabilities.")
+
+    def variance(self, means: Vector, noise_scale: Noise) -> Vector:
+        """The target's own variance for every draw and row, or what broadcasts to it."""
+        raise NotImplementedError
+
+    def probabilities(self, eta: Vector) -> Vector:
+        """Of every class, (draws, classes, rows)."""
+        del eta
+        raise InputError(f"a {self.name} model has no class probabilities.")
+
+    @abstractmethod
+    def simulate(self, eta: Vector, noise_scale: Noise, rng: Rng) -> Vector:
+        """One target for every draw and row; class numbers for classes."""
+
+    def interval(
+        self, eta: Vector, noise_scale: Noise, mass: float, rng: Rng
+    ) -> tuple[Vector, Vector]:
+        """Ends of central intervals of every row's target, by simulated ones."""
+        tail = (1 - mass) / 2
+        low, high = np.quantile(self.simulate(eta, noise_scale, rng), [tail, 1 - tail], axis=0)
+        return low, high
+
+    def log_score(self, eta: Vector, y: Vector, noise_scale: Noise) -> Vector:
+        """Log predictive density of every row's target: the draws' densities averaged."""
+        by_output = np.moveaxis(eta, 1, -1) if eta.ndim == 3 else eta
+        scale = np.reshape(np.asarray(noise_scale, float), (-1, 1))
+        whole = np.asarray(y, np.int32 if self.outputs > 1 else float)
+        targets = np.broadcast_to(whole, by_output.shape[:2])
+        with jax.enable_x64(True):
+            loss = np.asarray(
+                self.loss(jnp.asarray(by_output), jnp.asarray(targets), {"noise_scale": scale})
+            )
+        return np.asarray(scipy.special.logsumexp(-loss, axis=0) - np.log(len(loss)))
+
+    # Targets ---------------------------------------------------------------------------------
+
+    @classmethod
+    def of(cls, classes: int) -> Self:
+        """The family for so many classes; they do not matter where targets are numbers."""
+        del classes
+        return cls()
+
+    @classmethod
+    def of_target(cls, y: AnyRows, classes: int | None = None) -> tuple[Self, AnyRows]:
+        """The family, and the target as its functions take it; raises if that does not suit."""
+        del classes
+        return cls(), y.astype(float)
+
+    @classmethod
+    def recognise(cls, column: TargetColumn) -> str | None:
+        """Why a column calls for this family, in a sentence; None if it does not."""
+        del column
+        return None
+
+    @classmethod
+    def check_column(cls, column: TargetColumn) -> None:
+        """Raise if a table's target does not suit."""
+        name = shown(column.name)
+        if cls.most_classes:
+            column.refuse_constant()
+            if len(column.levels) > cls.most_classes:
+                raise InputError(
+                    f"The target {name} has {len(column.levels):,} classes, such as "
+                    f"{names_of(column.levels[:3])}; a {cls.name} model takes at most "
+                    f"{cls.most_classes}. {cls.if_more}"
+                )
+            return
+        if column.values is None:
+            raise InputError(
+                f"The target {name} has labels, such as {shown(column.levels[0])}, and a "
+                f"{cls.name} model needs numbers. Choose logistic for two classes, softmax for "
+                "more."
+            )
+        if column.values.min() == column.values.max():
+            raise InputError(
+                f"The target {name} is {column.values[0]:g} in every row: there is nothing to "
+                "explain."
+            )
+
+    @classmethod
+    def parameter_labels(cls, features: Sequence[str], classes: Sequence[str]) -> list[str]:
+        """Names of all coefficients, then intercepts, for a table's summary."""
+        del classes
+        return [*features, "intercept"]
+
+
+@partial(jax.jit, static_argnums=(0,))
+def _mean(family: Family, offset: Array, hyper: PyTree) -> Array:
+    return family.mean(offset, hyper)
+
+
+@partial(jax.jit, static_argnums=(0,))
+def _residual(family: Family, offset: Array, y: Array, hyper: PyTree) -> Array:
+    return family.residual(offset, y, hyper)

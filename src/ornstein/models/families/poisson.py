@@ -1,0 +1,90 @@
+"""Counts: Poisson regression."""
+
+from dataclasses import dataclass
+from typing import Self
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ornstein._base.checks import shown
+from ornstein._base.errors import InputError
+from ornstein._base.types import Array, PyTree, Vector
+from ornstein.data.on_disk import AnyRows, Stored
+from ornstein.models.families.family import Family, Noise, Rng, TargetColumn
+
+MAX_COUNT = 1000
+"""Whole numbers from 0 up to this one are taken for counts."""
+
+
+@dataclass(frozen=True)
+class Poisson(Family):
+    """``y`` Poisson with mean ``exp(eta)``."""
+
+    name = "poisson"
+
+    def loss(self, eta: Array, y: Array, hyper: PyTree) -> Array:
+        """``exp(eta) - y eta + log y!``."""
+        del hyper
+        return jnp.exp(eta) - y * eta + jax.scipy.special.gammaln(y + 1.0)
+
+    def curvature(self, eta: Array, y: Array, hyper: PyTree) -> Array:
+        """``exp(eta)``."""
+        del y, hyper
+        return jnp.exp(eta)
+
+    def mean(self, eta: Array, hyper: PyTree) -> Array:
+        """``exp``."""
+        del hyper
+        return jnp.exp(eta)
+
+    def expectation(self, eta: Vector) -> Vector:
+        """``exp``, bounded."""
+        return np.asarray(np.exp(np.minimum(eta, 700.0)))
+
+    def variance(self, means: Vector, noise_scale: Noise) -> Vector:
+        """The mean."""
+        del noise_scale
+        return means
+
+    def simulate(self, eta: Vector, noise_scale: Noise, rng: Rng) -> Vector:
+        """Counts."""
+        del noise_scale
+        return rng.poisson(np.minimum(self.expectation(eta), 1e15)).astype(float)
+
+    @classmethod
+    def of_target(cls, y: AnyRows, classes: int | None = None) -> tuple[Self, AnyRows]:
+        """Whole numbers from 0."""
+        if isinstance(y, Stored):
+            fits = y.scan.whole and y.scan.low[0] >= 0
+        else:
+            fits = bool(y.min() >= 0 and np.array_equal(y, np.rint(y)))
+        if not fits:
+            raise InputError("y must hold counts (whole numbers from 0) for a Poisson model.")
+        return super().of_target(y, classes)
+
+    @classmethod
+    def recognise(cls, column: TargetColumn) -> str | None:
+        """More than two whole numbers that begin at 0 and stay small."""
+        values = column.values
+        if values is None or len(column.levels) < 3 or not column.whole:
+            return None
+        if values.min() != 0 or values.max() > MAX_COUNT:
+            return None
+        return (
+            f"{shown(column.name)} has whole numbers from {column.span}, taken for counts; if they "
+            "are class labels choose softmax, if they are measurements linear."
+        )
+
+    @classmethod
+    def check_column(cls, column: TargetColumn) -> None:
+        """Counts throughout."""
+        super().check_column(column)
+        values = np.asarray(column.values)
+        wrong = (values < 0) | (values != np.rint(values))
+        if wrong.any():
+            raise InputError(
+                f"The target {shown(column.name)} must hold counts (whole numbers from 0) for a "
+                f"poisson model: {int(wrong.sum()):,} values are not, the first being "
+                f"{values[wrong][0]:g}. Choose linear."
+            )

@@ -1,0 +1,263 @@
+"""From standardised rows to a run, in one way for the command line and the estimators."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from ornstein._base import checks
+from ornstein._base.errors import InputError
+from ornstein._base.types import Vector
+from ornstein.api.sampling import sample_whole
+from ornstein.curvature.optimum import MAX_DENSE
+from ornstein.data import inputs
+from ornstein.data.on_disk import AnyRows
+from ornstein.models.earlier_rows import Past
+from ornstein.models.families import Family
+from ornstein.models.posterior import Posterior
+from ornstein.models.ready_made import Prior, build
+from ornstein.models.shared_priors import Groups
+from ornstein.results.result import Result
+from ornstein.tables.encoding import Encoding
+from ornstein.tables.units import Units
+
+Precision: TypeAlias = float | Sequence[float] | Literal["learn"]
+"""A number, one for each column, or to be learned."""
+
+Scale: TypeAlias = float | Literal["learn"]
+
+INTERCEPT_PRECISION = 0.01
+"""Prior precision of the intercept: weak, as it stands for a base rate and not for an effect."""
+
+LEAST_NOISE = 1e-4
+"""Of a learned noise scale, relative to the target's standard deviation."""
+
+_TOLERANCE = 0.1  # of learning from draws, in posterior standard deviations: 0.005 nats
+_START = 0.5  # of a learned noise scale, relative to the target's standard deviation
+
+
+class FitOptions(NamedTuple):
+    """How to fit, as a user gave it: not checked yet.
+
+    Attributes
+    ----------
+    prior_precision
+        Of standardised coefficients.
+    noise_scale
+        Of a target that has a unit, in that unit.
+    groups
+        Columns that share a learned precision, as for :func:`ornstein.models.linear`.
+    fit_intercept
+        Whether the model has an intercept.
+    run
+        Arguments of :func:`ornstein.sample`, such as ``key``, ``draws`` and ``method``.
+    """
+
+    prior_precision: Precision = "learn"
+    noise_scale: Scale = "learn"
+    groups: Groups = None
+    fit_intercept: bool = True
+    run: Mapping[str, Any] = {}
+
+
+def fit_rows(
+    family: Family,
+    rows: Mapping[str, AnyRows],
+    names: Sequence[str] | None,
+    units: Units,
+    options: FitOptions,
+    past: Past | None = None,
+    start: Mapping[str, Vector] | None = None,
+) -> Result:
+    """Learn what is not given, and sample.
+
+    A noise scale that is learned cannot vanish: columns that determine the target exactly leave
+    :data:`LEAST_NOISE`.
+
+    Parameters
+    ----------
+    family, rows
+        What the target is like, and standardised rows that suit it: ``x``, ``y`` and perhaps
+        weights ``w``.
+    names
+        Of the columns.
+    units
+        How they were standardised.
+    options
+        How to fit.
+    past
+        What earlier rows said.
+    start
+        Hyperparameters to start learning from.
+    """
+    dim = family.outputs * (rows["x"].shape[1] + bool(options.fit_intercept))
+    if past is None and family.quadratic and dim <= MAX_DENSE:
+        past = Past.none(dim)
+    post = build_posterior(family, rows, names, units, options, past)
+    learning: bool | dict[str, Any] = False
+    if post.hyperparameters is not None:
+        # Laplace's draws have the plan's moments, and nothing to add to them.
+        learning = {"moments": "plan"}
+        if not post.quadratic and options.run.get("method") != "laplace":
+            learning = {"moments": "draws", "tolerance": _TOLERANCE}
+        if start is not None and set(start) == set(post.hyperparameters):
+            learning["start"] = dict(start)
+    return sample_whole(post, learn_hyper=learning, **options.run)
+
+
+def is_determined(result: Result) -> bool:
+    """Whether the columns determine the target, so that no noise but the least was learned."""
+    learned = {} if result.learning is None else result.learning.values
+    return "noise_scale" in learned and float(learned["noise_scale"]) < 3 * LEAST_NOISE
+
+
+def build_posterior(
+    family: Family,
+    rows: Mapping[str, AnyRows],
+    names: Sequence[str] | None,
+    units: Units,
+    options: FitOptions,
+    past: Past | None = None,
+    noise: float = _START,
+) -> Posterior:
+    """The posterior of standardised rows; ``noise`` is what a learned noise scale starts from."""
+    features = rows["x"].shape[1]
+    intercept = checks.flag("fit_intercept", options.fit_intercept)
+    learn = ["prior_precision"] if isinstance(options.prior_precision, str) else []
+    numbers = {}
+    if family.scaled:
+        if isinstance(options.noise_scale, str):
+            checks.choice("noise_scale", options.noise_scale, ("learn",))
+            learn.append("noise_scale")
+            past = None if past is None else _with_least_noise(past, rows)
+        else:
+            noise = checks.positive("noise_scale", options.noise_scale) / units.target_scale
+        numbers["noise_scale"] = np.asarray(noise)
+    elif not isinstance(options.noise_scale, str):
+        raise InputError(
+            f"noise_scale={checks.shown(options.noise_scale)} is for linear models; a "
+            f"{family.name} model has none. Leave it out."
+        )
+    precision = _precisions(options.prior_precision, features, intercept)
+    prior = Prior(precision, intercept, options.groups, learn)
+    return build(family, rows, checks.column_names(None, features, names), prior, numbers, past)
+
+
+def _precisions(given: Precision, features: int, intercept: bool) -> list[float]:
+    """Of every column, and the intercept's last."""
+    own = [INTERCEPT_PRECISION] * intercept
+    if isinstance(given, str):
+        checks.choice("prior_precision", given, ("learn",))
+        return [1.0] * features + own
+    if np.ndim(given) == 0:
+        return [checks.positive("prior_precision", given)] * features + own
+    each = [checks.positive("prior_precision", value) for value in np.asarray(given).tolist()]
+    if len(each) not in (features, features + intercept):
+        raise InputError(
+            f"prior_precision must be 'learn', a number, or one for each of {features} columns"
+            f"{' (and the intercept, last)' if intercept else ''}; found {len(each)}."
+        )
+    return each if len(each) == features + intercept else each + own
+
+
+def _with_least_noise(past: Past, rows: Mapping[str, Any]) -> Past:
+    """A residual for every row, so that columns which determine the target leave some noise."""
+    total = float(past.weight) + float(rows["w"].sum() if "w" in rows else len(rows["y"]))
+    return past._replace(squares=past.squares + LEAST_NOISE**2 * total)
+
+
+# Encoded tables ---------------------------------------------------------------------------------
+
+
+def encoded_rows(X: npt.ArrayLike, y: npt.ArrayLike, encoding: Encoding) -> dict[str, AnyRows]:
+    """Rows of an encoded table, checked."""
+    table, _ = inputs.table(X)
+    classes = encoding.target.classes
+    kind = type(encoding.family)
+    _, target = kind.of_target(inputs.target(y, len(table)), len(classes) if classes else None)
+    return {"x": table, "y": target}
+
+
+def posterior(
+    X: npt.ArrayLike,
+    y: npt.ArrayLike,
+    encoding: Encoding,
+    prior_precision: float | Sequence[float] | None = None,
+    noise_scale: float | None = None,
+) -> Posterior:
+    """The posterior of an encoded table, over ``coef`` and ``intercept`` in standardised units.
+
+    What is not given can be learned: see :func:`ornstein.learn`.
+
+    Parameters
+    ----------
+    X, y
+        Encoded rows, as :func:`~ornstein.tables.learn` gives them.
+    encoding
+        What was learned with them.
+    prior_precision
+        Precision of the normal prior on every standardised coefficient; the intercept's is 0.01.
+        Or one number per column of ``X``, and optionally the intercept's last. By default 1, to
+        start from.
+    noise_scale
+        Standard deviation of a linear model's noise, in the target's own unit. By default that of
+        the residuals of least squares, to start from.
+    """
+    rows, family = encoded_rows(X, y, encoding), encoding.family
+    options = FitOptions(
+        "learn" if prior_precision is None else prior_precision,
+        "learn" if noise_scale is None else noise_scale,
+    )
+    noise = _START
+    if family.scaled and noise_scale is None:
+        noise = estimate_noise(X, y)
+    return build_posterior(family, rows, encoding.features, encoding.units, options, noise=noise)
+
+
+def estimate_noise(X: npt.ArrayLike, y: npt.ArrayLike) -> float:
+    """Standard deviation of ``y`` around its least-squares fit with an intercept.
+
+    Unbiased in the variance: the sum of squares is divided by rows less rank. Columns that
+    determine the target leave :data:`LEAST_NOISE` of the target's standard deviation.
+    """
+    table, _ = inputs.table(X)
+    target = inputs.target(y, len(table)).astype(np.float64)
+    design = np.column_stack([table, np.ones(len(table))])
+    coef, _, rank, _ = np.linalg.lstsq(design, target)
+    free = max(1, len(table) - int(rank))
+    noise = float(np.sqrt(np.sum((target - design @ coef) ** 2) / free))
+    return max(noise, LEAST_NOISE * float(np.std(target)))
+
+
+def unstandardise(encoding: Encoding, draws: Mapping[str, npt.ArrayLike]) -> dict[str, Vector]:
+    """Draws of ``coef`` and ``intercept`` in the units of the table's columns and target.
+
+    Parameters
+    ----------
+    encoding
+        What the posterior was made with.
+    draws
+        ``coef``, (..., columns) or (..., classes, columns), and ``intercept``, (...) or
+        (..., classes), as in ``result.draws``.
+
+    Returns
+    -------
+    dict
+        The same shapes, float64. A numeric column's coefficient is per unit of that column; a
+        level's is its difference from the column's first level; the intercept belongs to a row
+        of zeros and first levels. For a linear model all are in the target's unit.
+    """
+    if not {"coef", "intercept"} <= set(draws):
+        raise InputError(
+            f"draws must contain coef and intercept, found {checks.shown(sorted(draws))}."
+        )
+    params = {name: np.asarray(draws[name], np.float64) for name in ("coef", "intercept")}
+    shape, features = params["intercept"].shape, len(encoding.units.centre)
+    if params["coef"].ndim == 0 or params["coef"].shape != (*shape, features):
+        raise InputError(
+            f"draws['coef'] must have the shape of draws['intercept'], {shape}, and an axis of "
+            f"{features} columns; found {params['coef'].shape}."
+        )
+    coef, intercept = encoding.units.own(params)
+    return {"coef": coef, "intercept": intercept}

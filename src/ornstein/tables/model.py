@@ -1,0 +1,312 @@
+"""A model of a user's table: fitted, saved to a folder, and asked about new rows."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from ornstein._base.checks import shown
+from ornstein._base.errors import InputError
+from ornstein._base.types import Key
+from ornstein.results import predictive
+from ornstein.results.arviz import arviz_module
+from ornstein.results.predictive import Coefficients
+from ornstein.results.result import Result
+from ornstein.results.summary import interval_ends, summary_table
+from ornstein.storage.folders import Writer, write_folder
+from ornstein.storage.records import digest
+from ornstein.tables.encoding import Encoding
+from ornstein.tables.fitting import (
+    FitOptions,
+    encoded_rows,
+    fit_rows,
+    is_determined,
+    unstandardise,
+)
+from ornstein.tables.learning import EncodedTable
+from ornstein.tables.reading import read
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_PICTURED = 20_000  # rows
+FILES = ("draws.nc", "plan.json", "summary.csv", "table.json", "report.html", "predictions.csv")
+
+
+@dataclass(frozen=True)
+class TableModel:
+    """A model of a table.
+
+    Attributes
+    ----------
+    encoding
+        How a table becomes rows of numbers.
+    draws
+        Of the coefficients, in standardised units.
+    run
+        What was run; None for a model that was loaded from a folder.
+    remarks
+        What to tell the user: what was left out, assumed and learned, a sentence each.
+    """
+
+    encoding: Encoding
+    draws: Coefficients
+    run: Result | None = None
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def result(self) -> Result:
+        """The run."""
+        if self.run is None:
+            raise InputError(
+                "a model that was loaded has draws and no run, which has the rows; fit again."
+            )
+        return self.run
+
+    def predict(self, frame: pd.DataFrame, interval: float = 0.9) -> pd.DataFrame:
+        """One line per row of a table: what to expect of the target.
+
+        ``mean``, ``sd`` and the interval's ends for numbers and counts, in the target's own units;
+        ``predicted`` and one probability per class for classes.
+        """
+        X, target = self.encoding.encode(frame), self.encoding.target
+        if target.classes is not None:
+            chances = predictive.probabilities(self.draws, X)
+            best = np.asarray(target.classes, object)[chances.argmax(axis=1)]
+            columns = {f"p({name})": chances[:, i] for i, name in enumerate(target.classes)}
+            return pd.DataFrame({"predicted": best, **columns})
+        found = predictive.summarise(self.draws, X, interval)
+        low, high = interval_ends(interval)
+        parts = {"mean": found.mean, low: found.low, high: found.high}
+        columns = {name: target.centre + target.scale * part for name, part in parts.items()}
+        return pd.DataFrame({**columns, "sd": target.scale * found.std})
+
+    def hyperparameters(self) -> dict[str, dict[str, Any]]:
+        """By name: the value, and whether it was learned.
+
+        The prior precision is that of standardised coefficients, the noise scale in the target's
+        unit.
+        """
+        learning, post = self.result.learning, self.result.posterior
+        precision = post.layout.unravel(np.asarray(post.hyper["prior_precision"]))["coef"]
+        flat = precision.reshape(-1, precision.shape[-1])[0]
+        values: dict[str, Any] = {
+            "prior_precision": flat.tolist() if np.ptp(flat) else float(flat[0]),
+        }
+        if "noise_scale" in post.hyper:
+            values["noise_scale"] = float(post.hyper["noise_scale"]) * self.encoding.target.scale
+        learned = set() if learning is None else set(learning.values)
+        return {
+            name: {"value": value, "learned": name in learned} for name, value in values.items()
+        }
+
+    def summary(self, interval: float = 0.9) -> pd.DataFrame:
+        """Every coefficient in the units of the table, with the columns of ``Result.summary``."""
+        own = unstandardise(self.encoding, self.result.draws)
+        frame = summary_table(arviz_module().from_dict(posterior=own), interval)
+        classes = self.encoding.target.classes or ()
+        labels = self.encoding.family.parameter_labels(self.encoding.features, classes)
+        return frame.set_axis(pd.Index(labels, name="parameter"))
+
+    def about(self) -> dict[str, str]:
+        """Facts about the run, for a report."""
+        encoding = self.encoding
+        return {
+            "target": encoding.target.name,
+            "model": f"{encoding.model} regression with intercept",
+            "rows": f"{self.result.posterior.num_data:,}",
+            "columns": f"{len(encoding.features):,} after encoding",
+            "prior": "normal, zero mean, on standardised coefficients",
+            **{
+                name.replace("_", " "): _stated(entry)
+                for name, entry in self.hyperparameters().items()
+            },
+            "missing values": encoding.missing,
+        }
+
+    def fit_picture(self, frame: pd.DataFrame) -> "tuple[str, str, tuple[Figure, ...]]":
+        """Heading, caption and pictures of how predictions agree with (at most 20,000) rows."""
+        from ornstein.results import plots
+
+        encoding = self.encoding
+        complete = encoding.complete(frame) & frame[encoding.target.name].notna().to_numpy()
+        rows = frame[complete]
+        rows = rows.iloc[:: max(1, len(rows) // _PICTURED)]
+        X, y = encoding.encode(rows), encoding.encode_target(rows)
+        if encoding.target.classes is None:
+            found = predictive.summarise(self.draws, X)
+            return (
+                "Residuals and coverage",
+                "Residuals of the rows in the fit should show no pattern; an interval should "
+                "contain the share of them that it states. In standardised units.",
+                plots.residuals(found.mean, found.std, y),
+            )
+        chances = predictive.probabilities(self.draws, X)
+        happened = np.eye(chances.shape[1])[y.astype(int)]
+        if chances.shape[1] == 2:
+            chances, happened = chances[:, 1], happened[:, 1]
+        return (
+            "Calibration",
+            "Events should happen as often as their predicted probability says: points on the "
+            "line. For the rows in the fit.",
+            (plots.reliability(chances.reshape(-1), happened.reshape(-1)),),
+        )
+
+    def save(
+        self,
+        folder: str | Path,
+        extra: Mapping[str, Writer] | None = None,
+        overwrite: bool = False,
+    ) -> Path:
+        """Save the run to a folder, written whole or not at all; ``extra`` files go with it."""
+        about = {
+            "format": 1,
+            "noise_scale": float(np.asarray(self.draws.noise_scale)),
+            "hyperparameters": self.hyperparameters(),
+            "encoding": json.loads(self.encoding.to_json()),
+        }
+
+        def write_about(path: Path) -> None:
+            draws = digest(path.with_name("draws.nc").read_bytes())
+            path.write_text(json.dumps({**about, "draws": draws}, indent=1) + "\n")
+
+        files: dict[str, Writer] = {
+            **self.result.files(),
+            "summary.csv": lambda path: self.summary().to_csv(path),
+            "table.json": write_about,
+            **(extra or {}),
+        }
+        return write_folder(folder, files, overwrite, FILES)
+
+    @classmethod
+    def load(cls, folder: str | Path) -> "TableModel":
+        """What :meth:`save` wrote, without the run; anything else is an `InputError`."""
+        place = Path(folder)
+        about, draws = place / "table.json", place / "draws.nc"
+        for path in (about, draws):
+            if not path.is_file():
+                raise InputError(f"{place} is not a run folder: it has no {path.name}.")
+        try:
+            found = json.loads(about.read_text())
+            encoding = Encoding.from_json(json.dumps(found["encoding"]))
+            noise, version, seal = float(found["noise_scale"]), found["format"], found.get("draws")
+        except InputError as error:
+            raise InputError(f"{about}: {error}") from None
+        except (ValueError, TypeError, KeyError) as error:
+            raise InputError(f"{about} is damaged ({shown(str(error))}); fit again.") from None
+        if version != 1:
+            raise InputError(f"{about} has format {shown(version)}; this version reads 1.")
+        if seal is not None and seal != digest(draws.read_bytes()):  # NetCDF notices little itself
+            raise InputError(f"{draws} is damaged, or does not belong to {about.name}; fit again.")
+        return cls(encoding, _read_draws(draws, encoding, noise))
+
+
+def fit_table(
+    table: EncodedTable,
+    prior_precision: float | None = None,
+    noise_scale: float | None = None,
+    key: Key = 0,
+    draws: int | None = None,
+    progress: bool | None = None,
+    checkpoint: str | Path | None = None,
+    **plan_options: Any,
+) -> TableModel:
+    """Fit an encoded table.
+
+    Parameters
+    ----------
+    table
+        What :func:`ornstein.tables.learn` made of it.
+    prior_precision, noise_scale
+        Of standardised coefficients, and in the target's unit; learned if not given.
+    key, draws, progress, checkpoint
+        As for :func:`ornstein.sample`.
+    **plan_options
+        Passed to :func:`ornstein.plan`.
+
+    Examples
+    --------
+    >>> from ornstein import tables
+    >>> frame = pd.DataFrame({"dose": np.arange(50.0), "effect": np.arange(50) % 7.0})
+    >>> model = fit_table(tables.learn(frame, "effect", "linear"), draws=50)
+    >>> model.predict(pd.DataFrame({"dose": [3.0]})).columns.tolist()
+    ['mean', 'low 90%', 'high 90%', 'sd']
+    """
+    encoding = table.encoding
+    run = {"key": key, "draws": draws, "progress": progress, "checkpoint": checkpoint}
+    options = FitOptions(
+        "learn" if prior_precision is None else prior_precision,
+        "learn" if noise_scale is None else noise_scale,
+        run={**run, **plan_options},
+    )
+    rows = encoded_rows(table.X, table.y, encoding)
+    result = fit_rows(encoding.family, rows, encoding.features, encoding.units, options)
+    model = TableModel(encoding, Coefficients.of_result(result), result)
+    remarks = (*table.notes, *_learning_remarks(model))
+    return TableModel(encoding, model.draws, result, remarks)
+
+
+def read_new(path: Path, encoding: Encoding) -> pd.DataFrame:
+    """A table of rows to predict, of which every column that the model needs can be encoded."""
+    frame = read(path, text=encoding.text_columns)
+    try:
+        encoding.encode(frame)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from None
+    return frame
+
+
+def _learning_remarks(model: TableModel) -> list[str]:
+    """What was learned, a sentence each."""
+    learning = model.result.learning
+    if learning is None:
+        return []
+    units = {
+        "prior_precision": "of standardised coefficients",
+        "noise_scale": f"in the unit of {shown(model.encoding.target.name)}",
+    }
+    learned = [
+        f"{name.replace('_', ' ')} {entry['value']:.4g} ({units[name]})"
+        for name, entry in model.hyperparameters().items()
+        if entry["learned"]
+    ]
+    remarks = [f"Learned: {', '.join(learned)}."]
+    if is_determined(model.result):
+        remarks.append(
+            "The columns determine the target exactly: the noise scale is the least that is "
+            "learned. If that is a surprise, leave out the column that gives the target away "
+            "(--drop), or give noise_scale."
+        )
+    if not learning.converged:
+        remarks.append(f"Learning has {learning.message}.")
+    return remarks + [f"While learning, {note}." for note in learning.notes]
+
+
+def _stated(entry: Mapping[str, Any]) -> str:
+    """A hyperparameter and where it is from."""
+    values = np.atleast_1d(entry["value"])
+    number = f"{values[0]:.4g}" if len(values) == 1 else f"one for each of {len(values)} columns"
+    return f"{number}, {'learned' if entry['learned'] else 'given'}"
+
+
+def _read_draws(path: Path, encoding: Encoding, noise: float) -> Coefficients:
+    import xarray
+
+    try:
+        with xarray.open_dataset(path, group="posterior", engine="h5netcdf") as found:
+            coef, intercept = (
+                np.asarray(found[name].values, float) for name in ("coef", "intercept")
+            )
+    except (OSError, KeyError, ValueError, RuntimeError) as error:
+        raise InputError(f"{path} is damaged ({shown(str(error))}); fit again.") from None
+    outputs = encoding.family.outputs
+    width = (outputs,) if outputs > 1 else ()
+    if coef.shape[2:] != (*width, len(encoding.features)) or intercept.shape[2:] != width:
+        raise InputError(f"{path} does not belong to this folder's table.json; fit again.")
+    if not (np.isfinite(coef).all() and np.isfinite(intercept).all() and coef.size):
+        raise InputError(f"{path} has no finite draws; fit again.")
+    return Coefficients.gather(encoding.model, coef, intercept, noise)
