@@ -11,8 +11,8 @@ prediction comes with its uncertainty. Read ``base`` first; ``streams`` is about
 True
 """
 
-from ornstein.estimators.loading import load
 from ornstein.estimators.classifier import BayesianLogisticClassifier
+from ornstein.estimators.loading import load
 from ornstein.estimators.regressors import BayesianLinearRegressor, BayesianPoissonRegressor
 
 __all__ = [

@@ -10,9 +10,9 @@ import numpy.typing as npt
 from ornstein._base.checks import shown
 from ornstein._base.errors import CheckpointError, InputError
 from ornstein._base.types import Vector
-from ornstein.estimators.saving import ABOUT, DRAWS, DTYPES, STREAM, VERSION, About
 from ornstein.estimators.classifier import BayesianLogisticClassifier
 from ornstein.estimators.regressors import BayesianLinearRegressor, BayesianPoissonRegressor
+from ornstein.estimators.saving import ABOUT, DRAWS, DTYPES, STREAM, VERSION, About
 from ornstein.estimators.streams import Kept
 from ornstein.results.predictive import Coefficients
 from ornstein.storage import codec, records

@@ -10,7 +10,6 @@ import numpy.typing as npt
 from ornstein._base.checks import shown
 from ornstein._base.errors import InputError
 from ornstein._base.types import Vector
-from ornstein.estimators.streams import Kept
 from ornstein.results.arviz import arviz_module
 from ornstein.results.predictive import Coefficients
 from ornstein.storage import codec, records

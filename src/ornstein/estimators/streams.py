@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from ornstein._base.errors import InputError
 from ornstein._base.types import Vector
-from ornstein.curvature.optimum import MAX_DENSE
+from ornstein.curvature.structures import limits
 from ornstein.models.earlier_rows import Past
 from ornstein.models.families import Family
 from ornstein.models.glm import flat_order
@@ -91,10 +91,10 @@ def earlier_rows(
 ) -> Past:
     """What the rows before these said, in these rows' units."""
     dim = family.outputs * (features + intercept)
-    if dim > MAX_DENSE:
+    if dim > limits.LIMITS.dense:
         raise InputError(
             f"partial_fit keeps a matrix over all parameters, and {dim:,} are too many (at most "
-            f"{MAX_DENSE:,}); use fit on all rows."
+            f"{limits.LIMITS.dense:,}); use fit on all rows."
         )
     if before is None:
         return Past.none(dim)
@@ -129,13 +129,13 @@ def carried(past: Past, old: Units, new: Units, outputs: int, order: Vector) -> 
 def past_of(result: Result, past: Past | None, intercept: bool) -> Past | None:
     """What these rows and those before them said; None where that is too large a matrix."""
     post, geometry = result.posterior, result.plan.geometry
-    if geometry.hessian.ndim != 2:
+    if geometry.structure != "dense":
         return None
     if post.quadratic:
         return _added(past or Past.none(post.dim), post.data, intercept)
     N, theta = geometry.num_data, geometry.center
     precision = np.asarray(post.hyper["prior_precision"], float)
-    hessian = N * geometry.hessian - np.diag(precision)
+    hessian = geometry.precision.dense(geometry.dim) - np.diag(precision)
     slope = hessian @ theta - (N * geometry.gradient - precision * theta)
     return Past(hessian, slope, np.zeros(()), np.zeros(()))
 

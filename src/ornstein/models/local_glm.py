@@ -18,7 +18,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ornstein._base.memory import fresh
-from ornstein._base.precision import double_precision
 from ornstein._base.trees import cast
 from ornstein._base.types import Array, PyTree, Vector
 from ornstein.linalg.bases import KroneckerBasis, by_output
@@ -271,7 +270,6 @@ def _shared_precision(basis: KroneckerBasis, precision: Vector) -> Vector | None
     scaled = by_output(basis, precision) * np.asarray(basis.scale) ** 2
     alike = np.allclose(scaled, scaled[0, 0], rtol=1e-12, atol=0)
     return np.asarray(scaled[0, 0]) if alike else None
-
 
 
 def _weighted(residual: Array, batch: Minibatch) -> Array:

@@ -1,5 +1,6 @@
 """An encoding as JSON. The reader is strict: what the writer would not write is refused."""
 
+from collections.abc import Collection
 from typing import Any, NoReturn
 
 from ornstein._base.checks import shown
@@ -10,7 +11,7 @@ from ornstein.tables.encoding import MISSING, CategoricalColumn, Encoding, Numer
 
 VERSION = 2
 
-for _kind in (Encoding, Numeric, Categorical, Target):
+for _kind in (Encoding, NumericColumn, CategoricalColumn, Target):
     codec.register(_kind)
 
 
@@ -61,7 +62,7 @@ def _check_target(model: str, target: Target) -> None:
         _fail("target.classes", f"{many} distinct texts", classes)
 
 
-def _check_units(where: str, units: Numeric | Target) -> None:
+def _check_units(where: str, units: NumericColumn | Target) -> None:
     for name, value in (("centre", units.centre), ("scale", units.scale)):
         if not abs(value) <= 1e308:
             _fail(f"{where}.{name}", "a finite number", value)
@@ -69,7 +70,7 @@ def _check_units(where: str, units: Numeric | Target) -> None:
         _fail(f"{where}.scale", "a number above 0", units.scale)
 
 
-def _one_of(where: str, found: str, known: tuple[str, ...]) -> None:
+def _one_of(where: str, found: str, known: Collection[str]) -> None:
     if found not in known:
         _fail(where, f"one of {', '.join(known)}", found)
 

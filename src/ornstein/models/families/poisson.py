@@ -10,7 +10,7 @@ import numpy as np
 from ornstein._base.checks import shown
 from ornstein._base.errors import InputError
 from ornstein._base.types import Array, PyTree, Vector
-from ornstein.data.on_disk import AnyRows, Stored
+from ornstein.data.on_disk import AnyRows, RowsOnDisk
 from ornstein.models.families.family import Family, Noise, Rng, TargetColumn
 
 MAX_COUNT = 1000
@@ -55,7 +55,7 @@ class Poisson(Family):
     @classmethod
     def of_target(cls, y: AnyRows, classes: int | None = None) -> tuple[Self, AnyRows]:
         """Whole numbers from 0."""
-        if isinstance(y, Stored):
+        if isinstance(y, RowsOnDisk):
             fits = y.scan.whole and y.scan.low[0] >= 0
         else:
             fits = bool(y.min() >= 0 and np.array_equal(y, np.rint(y)))
