@@ -10,8 +10,9 @@ from ornstein.hyper.ascent import Search
 from ornstein.hyper.expectation import expect, look
 from ornstein.hyper.mackay import log_evidence
 from ornstein.hyper.settings import LearningOptions
+from ornstein.linalg.along import AlongBasis
 from ornstein.linalg.bases import KroneckerBasis
-from ornstein.linalg.operators import AlongBasis, Dense
+from ornstein.linalg.operators import Dense
 from support.montecarlo import Floats
 from support.sizes import set_limits
 

@@ -10,7 +10,7 @@ import pytest
 
 import ornstein as orn
 from ornstein.api import fingerprints
-from ornstein.linalg.operators import AlongBasis, AlongDual
+from ornstein.linalg.along import AlongBasis, AlongDual
 from ornstein.storage import records
 from support.checkpoints_kept import contents, sittings
 from support.problems import features, regression, zoo

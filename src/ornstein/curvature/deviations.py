@@ -23,7 +23,8 @@ from ornstein.curvature.geometry import Geometry
 from ornstein.curvature.products import hessian_products, row_products
 from ornstein.curvature.row_sums import block_rows, chosen_rows
 from ornstein.data.passes import blocks
-from ornstein.linalg.operators import BasisRoot, Factor, Operator
+from ornstein.linalg.along import BasisRoot
+from ornstein.linalg.operators import Factor, Operator
 from ornstein.models.contract import Model
 from ornstein.models.posterior import Posterior
 
@@ -118,7 +119,6 @@ class AlongDeviations(Deviations):
 
     @property
     def root(self) -> BasisRoot:
-        """Units in which the approximate A is the identity."""
         root = self.geometry.hessian.inverse().sqrt()
         assert isinstance(root, BasisRoot)
         return root
@@ -166,7 +166,6 @@ class PredictorDeviations(AlongDeviations):
         """Covariances (n, K, K) of the rows' residuals about those at the anchor."""
 
     def block_products(self, moved: Array, lines: Array, *block: Any) -> Array:
-        """In closed form."""
         residual = self.residual_squares(*block)
         return _noise_products(self.post.model, residual, block[-2], lines[0], moved)
 
@@ -185,15 +184,12 @@ class PointDeviations(AlongDeviations):
         return tuple(jax.tree.map(jnp.asarray, arrays)), block_rows(self.post)
 
     def leverages_of(self, *block: Any) -> Array:
-        """``|R' d_n|^2``, averaged over the points."""
         return _point_leverages(self.post.model, *block)
 
     def block_sums(self, lines: Array, *block: Any) -> Array:
-        """``(V' d_n)^2``, averaged over the points."""
         return _point_sums(self.post.model, lines, *block)
 
     def block_products(self, moved: Array, lines: Array, *block: Any) -> Array:
-        """``d_n d_n' v``, averaged over the points."""
         return _point_products(self.post.model, moved, lines[0], *block)
 
 

@@ -116,9 +116,10 @@ def second_order(post: Posterior, theta: Vector, data: PyTree, dense: bool) -> P
 
 def prior_terms(post: Posterior, theta: Vector, dense: bool) -> tuple[Vector, Vector]:
     """Gradient and Hessian of ``-log p(theta)``, or its diagonal."""
+    hessian = _prior_hessian if dense else _prior_curvatures
     with double_precision():
-        terms = _prior_terms(post.model, jnp.asarray(theta), post.hyper, dense)
-        return np.asarray(terms[0]), np.asarray(terms[1])
+        given = post.model, jnp.asarray(theta), post.hyper
+        return np.asarray(_prior_slope(*given)), np.asarray(hessian(*given))
 
 
 def of_predictors(
@@ -145,17 +146,25 @@ def of_predictors(
     return sum_over_blocks(data, design_rows(post.model.factored), block)
 
 
-@partial(jax.jit, static_argnums=(0,))
+_compiled = partial(jax.jit, static_argnums=(0,))
+_gradient_sum = _compiled(lambda model, *given: model.gradient_sum(*given))
+_hessian_sum = _compiled(lambda model, *given: model.hessian_sum(*given))
+_prior_hessian = _compiled(lambda model, *given: model.prior_hessian(*given))
+_prior_curvatures = _compiled(lambda model, *given: model.prior_hessian_diagonal(*given))
+_prior_slope = _compiled(lambda model, *given: model.prior_gradient(*given))
+
+
+@_compiled
 def _loss_sums(model: Model, thetas: Array, rows: PyTree, hyper: PyTree, weights: Array) -> Array:
     return jax.lax.map(lambda theta: weights @ model.losses(theta, rows, hyper), thetas)
 
 
-@partial(jax.jit, static_argnums=(0,))
+@_compiled
 def _prior_losses(model: Model, thetas: Array, hyper: PyTree) -> Array:
     return jax.lax.map(lambda theta: model.prior_loss(theta, hyper), thetas)
 
 
-@partial(jax.jit, static_argnums=(0,))
+@_compiled
 def _first_order(
     model: Model, theta: Array, rows: PyTree, hyper: PyTree, weights: Array
 ) -> tuple[Array, Array]:
@@ -163,14 +172,9 @@ def _first_order(
     return loss, model.gradient_sum(theta, rows, hyper, weights).astype(jnp.float64)
 
 
-@partial(jax.jit, static_argnums=(0,))
-def _gradient_sum(model: Model, theta: Array, rows: PyTree, hyper: PyTree, weights: Array) -> Array:
-    return model.gradient_sum(theta, rows, hyper, weights)
-
-
-@partial(jax.jit, static_argnums=(0,))
-def _hessian_sum(model: Model, theta: Array, rows: PyTree, hyper: PyTree, weights: Array) -> Array:
-    return model.hessian_sum(theta, rows, hyper, weights)
+@_compiled
+def _prior(model: Model, theta: Array, hyper: PyTree) -> tuple[Array, Array]:
+    return model.prior_loss(theta, hyper), model.prior_gradient(theta, hyper)
 
 
 @partial(jax.jit, static_argnums=(0, 1))
@@ -181,22 +185,5 @@ def _second_order(
         total = model.gradient_sum(theta, rows, hyper, weights)
         return total, *model.second_sums(theta, rows, hyper, weights)
     gradients = model.gradients(theta, rows, hyper)
-    total = weights @ gradients
     diagonal = model.hessian_diagonal_sum(theta, rows, hyper, weights)
-    return total, weights @ gradients**2, diagonal
-
-
-@partial(jax.jit, static_argnums=(0,))
-def _prior(model: Model, theta: Array, hyper: PyTree) -> tuple[Array, Array]:
-    return model.prior_loss(theta, hyper), model.prior_gradient(theta, hyper)
-
-
-@partial(jax.jit, static_argnums=(0,))
-def _prior_hessian(model: Model, theta: Array, hyper: PyTree) -> Array:
-    return model.prior_hessian(theta, hyper)
-
-
-@partial(jax.jit, static_argnums=(0, 3))
-def _prior_terms(model: Model, theta: Array, hyper: PyTree, dense: bool) -> tuple[Array, Array]:
-    hessian = model.prior_hessian if dense else model.prior_hessian_diagonal
-    return model.prior_gradient(theta, hyper), hessian(theta, hyper)
+    return weights @ gradients, weights @ gradients**2, diagonal

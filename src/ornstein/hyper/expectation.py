@@ -26,7 +26,8 @@ from ornstein.curvature.optimum import find_optimum
 from ornstein.curvature.row_sums import row_losses
 from ornstein.curvature.structures import STRUCTURES
 from ornstein.hyper import automatic
-from ornstein.linalg.operators import AlongBasis, Dense, Operator
+from ornstein.linalg.along import AlongBasis
+from ornstein.linalg.operators import Dense, Operator
 from ornstein.models.earlier_rows import Past
 from ornstein.models.posterior import Posterior
 from ornstein.planning.plans import Plan

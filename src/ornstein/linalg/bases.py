@@ -74,6 +74,10 @@ class Basis(ABC):
         """``V^-1 v`` for every row of parameters."""
         return self.dual.adjoint(vector)
 
+    def inside(self, matrix: Vector) -> Vector:
+        """``V' M V`` of a matrix over the parameters."""
+        return np.asarray(self.adjoint(np.asarray(self.adjoint(matrix)).T))
+
     def seen(self, z: Vector, units: Vector) -> Vector:
         """The part of coordinates, each in a unit, that moves the parameters: all of it."""
         del units
@@ -144,17 +148,14 @@ class KroneckerBasis(Basis):
 
     @property
     def outputs(self) -> int:
-        """K."""
         return self.outer.shape[0]
 
     @property
     def width(self) -> int:
-        """F."""
         return self.inner.shape[0]
 
     @property
     def kronecker(self) -> "KroneckerBasis":
-        """Itself."""
         return self
 
     @property
@@ -164,36 +165,29 @@ class KroneckerBasis(Basis):
 
     @property
     def dual(self) -> "KroneckerBasis":
-        """``V^-T``, in which ``M^-1`` is diagonal where M is in V."""
         return replace(self, scale=1 / self.scale)
 
     def to_params(self, z: AnyArray) -> AnyArray:
-        """``V z`` for every row of coordinates."""
         matrix = _by_lines(self.outer @ z.reshape(*z.shape[:-1], *self.shape), self.inner.T)
         return as_flat(self, matrix * _along(self.scale, matrix))
 
     def adjoint(self, vector: AnyArray) -> AnyArray:
-        """``V' v`` for every row of ``vector``."""
         matrix = by_output(self, vector)
         rotated = _by_lines(self.outer.T @ (matrix * _along(self.scale, matrix)), self.inner)
         return rotated.reshape(*vector.shape[:-1], -1)
 
     def prior(self, precision: Vector) -> Vector:
-        """Diagonal of ``V' diag(precision) V``, flat."""
         scaled = by_output(self, precision) * np.asarray(self.scale) ** 2
         return np.asarray((self.outer**2).T @ scaled @ self.inner**2).reshape(-1)
 
     def squares(self, values: AnyArray) -> AnyArray:
-        """Diagonal of ``V diag(values) V'``, flat."""
         matrix = self.outer**2 @ values.reshape(self.shape) @ (self.inner**2).T
         return as_flat(self, matrix * _along(self.scale, matrix) ** 2)
 
     def logdet(self, values: AnyArray) -> float:
-        """``log|V diag(values) V'|``."""
         return float(np.sum(np.log(values))) + 2 * self.outputs * float(np.log(self.scale).sum())
 
     def astype(self, dtype: npt.DTypeLike) -> "KroneckerBasis":
-        """The same basis in another precision."""
         outer, inner, scale = (np.asarray(x, dtype) for x in (self.outer, self.inner, self.scale))
         return KroneckerBasis(outer, inner, scale, self.features)
 
@@ -232,12 +226,10 @@ class ClassBasis(Basis):
 
     @property
     def outputs(self) -> int:
-        """K."""
         return self.inner.shape[0]
 
     @property
     def width(self) -> int:
-        """F."""
         return self.inner.shape[1]
 
     @property
@@ -246,7 +238,6 @@ class ClassBasis(Basis):
         return replace(self, scale=1 / self.scale)
 
     def to_params(self, z: AnyArray) -> AnyArray:
-        """``V z`` for every row of coordinates."""
         lead, (K, F) = z.shape[:-1], self.inner.shape[:2]
         rotated = self._turned(z[..., : K * F].reshape(*lead, K, F), self.inner.swapaxes(1, 2))
         common = z[..., K * F :].reshape(*lead, 1, F) / math.sqrt(K)
@@ -254,7 +245,6 @@ class ClassBasis(Basis):
         return as_flat(self, matrix * _along(self.scale, matrix))
 
     def adjoint(self, vector: AnyArray) -> AnyArray:
-        """``V' v`` for every row of ``vector``."""
         lead, matrix = vector.shape[:-1], by_output(self, vector)
         matrix = matrix * _along(self.scale, matrix)
         mean = matrix.mean(axis=-2, keepdims=True)
@@ -284,7 +274,6 @@ class ClassBasis(Basis):
         return np.concatenate([own.reshape(-1), by_column])
 
     def squares(self, values: AnyArray) -> AnyArray:
-        """Diagonal of ``V diag(values) V'``, flat."""
         K, (own, common) = self.outputs, self._split(values)
         each = np.einsum("kfe,ke->kf", np.asarray(self.inner) ** 2, own)
         matrix = (1 - 2 / K) * each + each.sum(axis=0) / K**2 + common / K
@@ -303,7 +292,6 @@ class ClassBasis(Basis):
         return units + float(np.log(own).sum() + np.log(common).sum() + np.linalg.slogdet(mean)[1])
 
     def astype(self, dtype: npt.DTypeLike) -> "ClassBasis":
-        """The same basis in another precision."""
         return ClassBasis(
             np.asarray(self.inner, dtype), np.asarray(self.scale, dtype), self.features
         )

@@ -20,8 +20,9 @@ import numpy.typing as npt
 from ornstein._base.memory import fresh
 from ornstein._base.trees import cast
 from ornstein._base.types import Array, PyTree, Vector
+from ornstein.linalg.along import BasisRoot
 from ornstein.linalg.bases import KroneckerBasis, by_output
-from ornstein.linalg.operators import BasisRoot, Dense, Diagonal, Factor
+from ornstein.linalg.operators import Dense, Diagonal, Factor
 from ornstein.models.contract import LocalModel, LocalProblem, Minibatch
 from ornstein.models.families import Family
 

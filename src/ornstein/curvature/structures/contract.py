@@ -19,8 +19,9 @@ from ornstein.curvature import row_sums
 from ornstein.curvature.deviations import Deviations, PointDeviations
 from ornstein.curvature.geometry import Geometry, Missed
 from ornstein.curvature.products import LANCZOS, relative_spectrum
+from ornstein.linalg.along import AlongDual, BasisRoot
 from ornstein.linalg.bases import Basis
-from ornstein.linalg.operators import AlongDual, BasisRoot, Factor, Operator
+from ornstein.linalg.operators import Factor, Operator
 from ornstein.models.contract import per_example
 from ornstein.models.posterior import Posterior
 

@@ -32,35 +32,29 @@ class DenseStructure(Structure):
     )
 
     def fits(self, post: Posterior) -> bool:
-        """Up to some thousands of parameters."""
         return post.dim <= limits.LIMITS.dense
 
     def held(self, post: Posterior) -> Structure:
-        """Itself, at any size: it was asked for."""
         del post
         return self
 
     def sums(
         self, post: Posterior, theta: Vector, rows: PyTree, basis: Basis | None, with_noise: bool
     ) -> tuple[None, RowSums]:
-        """Outer products of gradients, and Hessians."""
         del basis, with_noise
         return None, RowSums(*row_sums.second_order(post, theta, rows, dense=True))
 
     def prior(self, post: Posterior, theta: Vector, basis: Basis | None) -> tuple[Vector, Vector]:
-        """Gradient and Hessian."""
         del basis
         return row_sums.prior_terms(post, theta, dense=True)
 
     def operator(self, array: Vector, basis: Basis | None) -> Dense:
-        """A matrix."""
         del basis
         return Dense(array)
 
     def finish(
         self, sums: RowSums, rows: int, prior: Vector, mean: Vector, num_data: int
     ) -> tuple[Vector, Vector]:
-        """Symmetric to the last bit."""
         hessian = per_example(sums.hessian, rows, prior, num_data)
         noise = sums.outer / rows - np.outer(mean, mean)
         return 0.5 * (hessian + hessian.T), 0.5 * (noise + noise.T)
@@ -94,11 +88,9 @@ class DenseDeviations(Deviations):
         return (spread,), row_sums.block_rows(self.post)
 
     def leverages_of(self, *block: Any) -> Array:
-        """Squared leverages of a block's rows."""
         return _leverages(self.post.model, *block)
 
     def block_sums(self, lines: Array, *block: Any) -> Array:
-        """Matrices, one for every line of weights."""
         return _sums(self.post.model, *block, lines)
 
 

@@ -26,12 +26,10 @@ class DiagonalStructure(Structure):
     anchored = False
 
     def fits(self, post: Posterior) -> bool:
-        """Always."""
         del post
         return True
 
     def suits(self, geometry: Geometry) -> bool:
-        """Whatever is held by parameter."""
         return geometry.structure in ("dense", "diagonal")
 
     def held(self, post: Posterior) -> Structure:
@@ -42,7 +40,6 @@ class DiagonalStructure(Structure):
     def sums(
         self, post: Posterior, theta: Vector, rows: PyTree, basis: Basis | None, with_noise: bool
     ) -> tuple[None, RowSums]:
-        """Squares of gradients, and diagonals of Hessians."""
         del basis, with_noise
         if post.model.factored is None:
             return None, RowSums(*row_sums.second_order(post, theta, rows, dense=False))
@@ -52,12 +49,10 @@ class DiagonalStructure(Structure):
         return None, RowSums(gradient, *(np.asarray(as_flat(predictors, part)) for part in along))
 
     def prior(self, post: Posterior, theta: Vector, basis: Basis | None) -> tuple[Vector, Vector]:
-        """Gradient, and the diagonal of the Hessian."""
         del basis
         return row_sums.prior_terms(post, theta, dense=False)
 
     def operator(self, array: Vector, basis: Basis | None) -> Diagonal:
-        """A diagonal."""
         del basis
         return Diagonal(array)
 
@@ -71,7 +66,6 @@ class DiagonalStructure(Structure):
     def deviations(
         self, post: Posterior, geometry: Geometry, cov: Operator, key: Key
     ) -> Deviations:
-        """Refused."""
         del post, geometry, cov, key
         self.refuse_anchors()
         raise NotImplementedError
@@ -84,7 +78,6 @@ class ScalarStructure(DiagonalStructure):
     words = "as one number"
 
     def operator(self, array: Vector, basis: Basis | None) -> Diagonal:
-        """A multiple of the identity."""
         del basis
         return Diagonal(np.asarray(np.mean(array)))
 

@@ -42,7 +42,6 @@ class KroneckerStructure(AlongBasis):
     search = Search(rows=10_000, tolerance=1e-2, patient=True)
 
     def refuse(self, post: Posterior) -> None:
-        """Raise unless there are linear predictors."""
         if post.model.factored is None:
             raise InputError(
                 "structure='kronecker' needs a model of linear predictors, such as "
@@ -50,7 +49,6 @@ class KroneckerStructure(AlongBasis):
             )
 
     def fits(self, post: Posterior) -> bool:
-        """Several outputs, of not too many columns."""
         predictors = post.model.factored
         width = limits.LIMITS.width
         return predictors is not None and predictors.outputs > 1 and predictors.width <= width
@@ -84,7 +82,6 @@ class KroneckerStructure(AlongBasis):
     def sums(
         self, post: Posterior, theta: Vector, rows: PyTree, basis: Basis | None, with_noise: bool
     ) -> tuple[Basis, RowSums]:
-        """Diagonals along the basis, by all rows."""
         del with_noise
         basis = basis or self.fit(post, theta, rows)
         total = of_predictors(post, rows, partial(_diagonals, post.model), theta, basis)
@@ -98,10 +95,8 @@ class KroneckerStructure(AlongBasis):
         """The geometry's matrices along a basis, and their spectrum there."""
         with double_precision():
             basis = self.fit(post, geometry.center, post.data)
-        inside, noise = (
-            np.asarray(basis.adjoint(np.asarray(basis.adjoint(np.asarray(part.array))).T))
-            for part in (geometry.hessian, geometry.noise_cov)
-        )
+        parts = (geometry.hessian, geometry.noise_cov)
+        inside, noise = (basis.inside(np.asarray(part.array)) for part in parts)
         hessian = np.diag(inside).copy()
         found = relative_eigh(np.diag(hessian), inside)
         nodes = found.values
@@ -117,7 +112,6 @@ class KroneckerStructure(AlongBasis):
     def deviations(
         self, post: Posterior, geometry: Geometry, cov: Operator, key: Key
     ) -> Deviations:
-        """In closed form."""
         return KroneckerDeviations(post, geometry, cov, key)
 
 
@@ -143,7 +137,6 @@ class KroneckerDeviations(PredictorDeviations):
         return jax.tree.map(jnp.asarray, arrays), design_rows(of_model(self.post.model))
 
     def leverages_of(self, *block: Any) -> Array:
-        """Squared leverages of a block's rows."""
         return _leverages(self.post.model, *block)
 
     def block_sums(self, lines: Array, *block: Any) -> Array:

@@ -45,7 +45,6 @@ class PerClassStructure(AlongBasis):
     products = LANCZOS // 2
 
     def refuse(self, post: Posterior) -> None:
-        """Raise unless a row's residuals sum to zero."""
         predictors = post.model.factored
         if predictors is None or not predictors.balanced:
             raise InputError(
@@ -54,7 +53,6 @@ class PerClassStructure(AlongBasis):
             )
 
     def fits(self, post: Posterior) -> bool:
-        """Classes whose blocks do not take too much memory."""
         predictors, most = post.model.factored, limits.LIMITS
         if predictors is None or predictors.outputs < 2 or predictors.width > most.width:
             return False
@@ -62,7 +60,6 @@ class PerClassStructure(AlongBasis):
         return predictors.balanced and numbers <= most.class_numbers
 
     def fit(self, post: Posterior, theta: Vector, rows: PyTree) -> Basis | None:
-        """Eigenvectors of the blocks."""
         return self.sums(post, theta, rows, None, with_noise=False)[0]
 
     def sums(
@@ -86,7 +83,6 @@ class PerClassStructure(AlongBasis):
     def deviations(
         self, post: Posterior, geometry: Geometry, cov: Operator, key: Key
     ) -> Deviations:
-        """In closed form."""
         return PerClassDeviations(post, geometry, cov, key)
 
 
@@ -221,7 +217,6 @@ class PerClassDeviations(PredictorDeviations):
         return (jnp.asarray(self.geometry.center),), size
 
     def leverages_of(self, *block: Any) -> Array:
-        """Squared leverages of a block's rows."""
         predictor, residual = self._terms(*block)
         return (predictor * residual).sum(axis=(1, 2))
 
@@ -238,7 +233,6 @@ class PerClassDeviations(PredictorDeviations):
         return jnp.stack([jnp.asarray(along(self.basis, gram)) for gram in found])
 
     def block_grams(self, lines: Array, *block: Any) -> Vector:
-        """The blocks of every class, (L, K, F, F)."""
         own = np.einsum("nkk->nk", np.asarray(self.residual_squares(*block)))
         own = own * knows(self.post.model, self.spreads, *block)
         designs = design(self.post.model, block[1], self.spreads.mean.dtype)
