@@ -233,7 +233,7 @@ def test_control_variates_are_refused_where_they_make_no_sense() -> None:
     for method in ("sgd", "momentum"):
         with pytest.raises(orn.InputError, match="relies on the noise"):
             orn.plan(post, method, control_variates=True)
-    with pytest.raises(orn.InputError, match="come to rest"):
+    with pytest.raises(orn.InputError, match="stop moving"):
         orn.plan(post, rho=0.0)
     with pytest.raises(orn.InputError, match="control_variates=True"):
         orn.plan(post, "sgd", batches="weighted")

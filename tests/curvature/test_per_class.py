@@ -1,12 +1,12 @@
 """Per-class blocks: basis, curvature, noise, plans and chains (X2, X6, X9)."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from ornstein.planning.plan_record import from_record, to_record
 
 import ornstein as orn
 from ornstein import theory
@@ -21,6 +21,7 @@ from ornstein.linalg.bases import ClassBasis
 from ornstein.linalg.operators import Dense
 from ornstein.results import plots
 from ornstein.sampling import restarts
+from ornstein.storage import records
 from support.montecarlo import Floats, assert_covariance
 from support.problems import softmax_table
 from support.sizes import set_limits
@@ -216,7 +217,7 @@ def test_X2_chains_have_the_posteriors_covariance() -> None:
 def test_a_plan_survives_its_record_and_the_same_key_gives_the_same_draws() -> None:
     post = softmax(rows=400)
     plan = orn.plan(post)
-    again = from_record(to_record(plan), post)
+    again = replace(records.unpack(records.pack(plan)), layout=post.layout, model=post.model)
     first, second = (orn.sample(post, p, draws=20, key=5).flat for p in (plan, again))
     np.testing.assert_array_equal(first, second)
 

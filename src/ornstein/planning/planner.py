@@ -81,6 +81,7 @@ def plan(
 
     Examples
     --------
+    >>> import numpy as np
     >>> import ornstein as orn
     >>> X = np.linspace(-1, 1, 200)[:, None]
     >>> post = orn.models.linear(X, np.sin(X[:, 0]))

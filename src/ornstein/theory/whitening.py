@@ -10,6 +10,7 @@ def joint_diagonalisation(hessian: Vector, noise_cov: Vector) -> tuple[Vector, V
 
     Examples
     --------
+    >>> import numpy as np
     >>> V, c = joint_diagonalisation(np.diag([1.0, 4.0]), np.diag([3.0, 4.0]))
     >>> c.tolist()
     [1.0, 3.0]
@@ -23,6 +24,7 @@ def relative_eigenvalues(hessian: Vector, noise_cov: Vector) -> Vector:
 
     Examples
     --------
+    >>> import numpy as np
     >>> relative_eigenvalues(np.diag([1.0, 4.0]), np.diag([3.0, 4.0])).tolist()
     [1.0, 3.0]
     """
