@@ -16,7 +16,7 @@ from ornstein.curvature.estimation import geometry
 from ornstein.data.datasets import Dataset
 from ornstein.linalg.along import AlongBasis, AlongDual
 from ornstein.linalg.bases import KroneckerBasis
-from ornstein.linalg.lanczos import Spectrum, lanczos
+from ornstein.linalg.eigen import Spectrum, lanczos
 from support.montecarlo import Floats, assert_covariance
 from support.problems import softmax_table
 from support.sizes import set_limits

@@ -2,9 +2,9 @@
 
 import pytest
 
-from ornstein.curvature.structures import limits
+from ornstein.curvature.structures import contract
 
 
 def set_limits(monkeypatch: pytest.MonkeyPatch, **changes: int) -> None:
     """Other sizes up to which structures are held, e.g. ``dense=12``."""
-    monkeypatch.setattr(limits, "LIMITS", limits.LIMITS._replace(**changes))
+    monkeypatch.setattr(contract, "LIMITS", contract.LIMITS._replace(**changes))

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from ornstein._base.errors import InputError
 from ornstein._base.types import Vector
-from ornstein.linalg.lanczos import Spectrum
+from ornstein.linalg.eigen import Spectrum
 from ornstein.linalg.operators import Operator, as_operator
 from ornstein.storage.codec import register
 from ornstein.theory import accurate_rate

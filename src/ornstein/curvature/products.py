@@ -13,7 +13,7 @@ from ornstein.curvature.row_sums import block_rows, of_predictors
 from ornstein.data.passes import sum_over_blocks
 from ornstein.linalg.along import BasisRoot
 from ornstein.linalg.bases import as_flat, by_output
-from ornstein.linalg.lanczos import Spectrum, lanczos
+from ornstein.linalg.eigen import Spectrum, lanczos
 from ornstein.models.contract import Factored, Model, per_example
 from ornstein.models.posterior import Posterior
 

@@ -7,7 +7,7 @@ import numpy.typing as npt
 
 from ornstein._base.errors import InputError
 from ornstein._base.types import Vector
-from ornstein.curvature.structures import limits
+from ornstein.curvature.structures import contract
 from ornstein.models.earlier_rows import Past
 from ornstein.models.families import Family
 from ornstein.models.glm import flat_order
@@ -91,10 +91,10 @@ def earlier_rows(
 ) -> Past:
     """What the rows before these said, in these rows' units."""
     dim = family.outputs * (features + intercept)
-    if dim > limits.LIMITS.dense:
+    if dim > contract.LIMITS.dense:
         raise InputError(
             f"partial_fit keeps a matrix over all parameters, and {dim:,} are too many (at most "
-            f"{limits.LIMITS.dense:,}); use fit on all rows."
+            f"{contract.LIMITS.dense:,}); use fit on all rows."
         )
     if before is None:
         return Past.none(dim)

@@ -21,17 +21,29 @@ from ornstein.linalg.bases import AnyArray
 from ornstein.storage.codec import register
 
 
-class Factor(ABC):
-    """A square root W: maps coordinates to parameters, and its products and inverse are cheap."""
+class Linear(ABC):
+    """What operators and their roots have in common."""
 
     @property
     @abstractmethod
     def array(self) -> AnyArray:
-        """What it holds."""
+        """What it holds: numbers along its coordinates, or a matrix."""
 
     @abstractmethod
     def matvec(self, vector: AnyArray) -> AnyArray:
-        """``W z`` for every row of ``vector``."""
+        """``M v`` for every row of ``vector``."""
+
+    @abstractmethod
+    def dense(self, dim: int) -> Vector:
+        """The matrix itself, over ``dim`` parameters, with as many columns as coordinates."""
+
+    @abstractmethod
+    def astype(self, dtype: npt.DTypeLike) -> Self:
+        """The same in another precision."""
+
+
+class Factor(Linear):
+    """A square root W: maps coordinates to parameters, and its products and inverse are cheap."""
 
     @abstractmethod
     def rmatvec(self, vector: AnyArray) -> AnyArray:
@@ -40,14 +52,6 @@ class Factor(ABC):
     @abstractmethod
     def solve(self, vector: AnyArray) -> AnyArray:
         """Coordinates z with ``W z = v``, for every row of ``vector``."""
-
-    @abstractmethod
-    def dense(self, dim: int) -> Vector:
-        """The matrix itself, with as many columns as coordinates."""
-
-    @abstractmethod
-    def astype(self, dtype: npt.DTypeLike) -> Self:
-        """The same in another precision."""
 
     def coordinates(self, dim: int) -> int:
         """How many coordinates ``dim`` parameters have."""
@@ -68,17 +72,12 @@ class Factor(ABC):
         return Dense(np.asarray(self.solve(root.dense(dim).T)).T)
 
 
-class Operator(ABC):
+class Operator(Linear):
     """A symmetric matrix, positive where it is a curvature or a covariance.
 
     What is written here once for all serves operators that hold numbers along coordinates; a
     matrix does it in its own way.
     """
-
-    @property
-    @abstractmethod
-    def array(self) -> AnyArray:
-        """What it holds: numbers along its coordinates, or a matrix."""
 
     @property
     @abstractmethod
@@ -88,10 +87,6 @@ class Operator(ABC):
     @abstractmethod
     def like(self, array: AnyArray) -> Self:
         """The same structure around other numbers."""
-
-    @abstractmethod
-    def matvec(self, vector: AnyArray) -> AnyArray:
-        """``M v`` for every row of ``vector``."""
 
     @abstractmethod
     def inverse(self) -> "Operator":
@@ -108,10 +103,6 @@ class Operator(ABC):
     @abstractmethod
     def logdet(self, dim: int) -> float:
         """Logarithm of the determinant."""
-
-    @abstractmethod
-    def dense(self, dim: int) -> Vector:
-        """The matrix itself."""
 
     @property
     def own(self) -> Vector:
@@ -156,7 +147,6 @@ class Operator(ABC):
         return self.like(factor * self.array)
 
     def astype(self, dtype: npt.DTypeLike) -> Self:
-        """The same operator in another precision."""
         return self.like(np.asarray(self.array, dtype))
 
     def semidefinite(self) -> Self:

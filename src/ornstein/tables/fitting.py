@@ -10,7 +10,7 @@ from ornstein._base import checks
 from ornstein._base.errors import InputError
 from ornstein._base.types import Vector
 from ornstein.api.sampling import sample_whole
-from ornstein.curvature.structures import limits
+from ornstein.curvature.structures import contract
 from ornstein.data import inputs
 from ornstein.data.on_disk import AnyRows
 from ornstein.models.earlier_rows import Past
@@ -92,7 +92,7 @@ def fit_rows(
         Hyperparameters to start learning from.
     """
     dim = family.outputs * (rows["x"].shape[1] + bool(options.fit_intercept))
-    if past is None and family.quadratic and dim <= limits.LIMITS.dense:
+    if past is None and family.quadratic and dim <= contract.LIMITS.dense:
         past = Past.none(dim)
     post = build_posterior(family, rows, names, units, options, past)
     learning: bool | dict[str, Any] = False

@@ -7,12 +7,17 @@ Symbols: ``A`` Hessian of the mean loss, ``C_S`` covariance of the minibatch gra
 ``Q`` covariance of the injected noise, ``N`` number of examples, ``S`` batch size.
 """
 
-from ornstein.linalg.lanczos import Spectrum
+from ornstein.linalg.eigen import Spectrum
 from ornstein.theory.averaging import (
     averaged_covariance,
     averaged_covariance_limit,
 )
-from ornstein.theory.kl import gaussian_kl, posterior_kl
+from ornstein.theory.kl import (
+    gaussian_kl,
+    joint_diagonalisation,
+    posterior_kl,
+    relative_eigenvalues,
+)
 from ornstein.theory.langevin import (
     Decay,
     decreasing_covariance,
@@ -60,7 +65,6 @@ from ornstein.theory.structured import (
     structure_kl,
     variance_ratios,
 )
-from ornstein.theory.whitening import joint_diagonalisation, relative_eigenvalues
 
 __all__ = [
     "Decay",

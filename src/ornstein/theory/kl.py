@@ -1,8 +1,10 @@
-"""Distances between Gaussians (T3)."""
+"""Distances between Gaussians, and coordinates in which exact plans are diagonal (T3, X8)."""
 
 import numpy as np
 
 from ornstein._base.types import Vector
+from ornstein.linalg.eigen import relative_eigh
+from ornstein.linalg.operators import Dense
 
 
 def gaussian_kl(cov: Vector, target_precision: Vector, mean_offset: Vector | None = None) -> float:
@@ -43,3 +45,27 @@ def posterior_kl(
     0.0
     """
     return gaussian_kl(cov, num_data * np.asarray(hessian, float), mean_offset)
+
+
+def joint_diagonalisation(hessian: Vector, noise_cov: Vector) -> tuple[Vector, Vector]:
+    """X8: ``(V, c)`` with ``V' A V = I`` and ``V' C V = diag(c)``, c ascending.
+
+    Examples
+    --------
+    >>> V, c = joint_diagonalisation(np.diag([1.0, 4.0]), np.diag([3.0, 4.0]))
+    >>> c.tolist()
+    [1.0, 3.0]
+    """
+    found = relative_eigh(hessian, noise_cov)
+    return found.directions, found.values
+
+
+def relative_eigenvalues(hessian: Vector, noise_cov: Vector) -> Vector:
+    """X8's c alone: eigenvalues of C relative to A; NaN where A is not positive definite.
+
+    Examples
+    --------
+    >>> relative_eigenvalues(np.diag([1.0, 4.0]), np.diag([3.0, 4.0])).tolist()
+    [1.0, 3.0]
+    """
+    return Dense(hessian).relative(Dense(noise_cov))

@@ -9,7 +9,7 @@ vanishes.
 import numpy as np
 
 from ornstein._base.types import Vector
-from ornstein.linalg.lanczos import Spectrum
+from ornstein.linalg.eigen import Spectrum
 from ornstein.theory.recipes import Recipe
 
 _FASTEST = 1.0  # of K A, the true A's

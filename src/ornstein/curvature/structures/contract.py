@@ -26,6 +26,28 @@ from ornstein.models.contract import per_example
 from ornstein.models.posterior import Posterior
 
 
+class Limits(NamedTuple):
+    """Sizes beyond which a structure is not the default.
+
+    Attributes
+    ----------
+    dense
+        Parameters whose matrices are held: a matrix of 2,000 takes 32 MB, its eigenvalues seconds.
+    width
+        Columns whose Gram matrix is made for Kronecker factors.
+    class_numbers
+        Numbers in the blocks of all classes together: 256 MiB, and some times that to make them.
+    """
+
+    dense: int = 2000
+    width: int = 4000
+    class_numbers: int = 2**25
+
+
+LIMITS = Limits()
+"""The one place where sizes decide."""
+
+
 class RowSums(NamedTuple):
     """Sums over rows: gradients, then outer products and Hessians as the structure holds them."""
 

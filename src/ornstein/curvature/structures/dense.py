@@ -11,7 +11,7 @@ from ornstein._base.types import Array, Key, PyTree, Vector
 from ornstein.curvature import row_sums
 from ornstein.curvature.deviations import Deviations, points_around
 from ornstein.curvature.geometry import Geometry
-from ornstein.curvature.structures import limits
+from ornstein.curvature.structures import contract
 from ornstein.curvature.structures.contract import RowSums, Search, Structure
 from ornstein.linalg.bases import Basis
 from ornstein.linalg.eigen import scaled_eigh
@@ -32,7 +32,7 @@ class DenseStructure(Structure):
     )
 
     def fits(self, post: Posterior) -> bool:
-        return post.dim <= limits.LIMITS.dense
+        return post.dim <= contract.LIMITS.dense
 
     def held(self, post: Posterior) -> Structure:
         del post

@@ -20,11 +20,10 @@ from ornstein.curvature.deviations import Deviations, PredictorDeviations
 from ornstein.curvature.geometry import Geometry, Missed
 from ornstein.curvature.products import of_model
 from ornstein.curvature.row_sums import design_rows, of_predictors
-from ornstein.curvature.structures import limits
+from ornstein.curvature.structures import contract
 from ornstein.curvature.structures.contract import AlongBasis, RowSums, Search, Structure, find
 from ornstein.linalg.bases import Basis, KroneckerBasis, by_output
-from ornstein.linalg.eigen import relative_eigh
-from ornstein.linalg.lanczos import Spectrum
+from ornstein.linalg.eigen import Spectrum, relative_eigh
 from ornstein.linalg.operators import Operator
 from ornstein.models.contract import Factored, Model
 from ornstein.models.posterior import Posterior
@@ -50,7 +49,7 @@ class KroneckerStructure(AlongBasis):
 
     def fits(self, post: Posterior) -> bool:
         predictors = post.model.factored
-        width = limits.LIMITS.width
+        width = contract.LIMITS.width
         return predictors is not None and predictors.outputs > 1 and predictors.width <= width
 
     def held(self, post: Posterior) -> Structure:

@@ -21,7 +21,7 @@ from ornstein.curvature.deviations import Deviations, PredictorDeviations, Rows
 from ornstein.curvature.geometry import Geometry
 from ornstein.curvature.products import LANCZOS, of_model
 from ornstein.curvature.row_sums import design_rows
-from ornstein.curvature.structures import limits
+from ornstein.curvature.structures import contract
 from ornstein.curvature.structures.contract import AlongBasis, RowSums
 from ornstein.curvature.structures.kronecker import prior_scale
 from ornstein.data.passes import sum_over_blocks
@@ -53,7 +53,7 @@ class PerClassStructure(AlongBasis):
             )
 
     def fits(self, post: Posterior) -> bool:
-        predictors, most = post.model.factored, limits.LIMITS
+        predictors, most = post.model.factored, contract.LIMITS
         if predictors is None or predictors.outputs < 2 or predictors.width > most.width:
             return False
         numbers = predictors.outputs * predictors.width**2
