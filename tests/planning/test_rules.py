@@ -19,26 +19,18 @@ from ornstein.linalg.eigen import inverse
 from ornstein.linalg.operators import Dense, as_operator
 from ornstein.planning import methods
 from ornstein.planning.methods import Method, Setting, Tuned
-from ornstein.planning.rules import (
-    RULES,
-    Averaged,
-    Decreasing,
-    FirstOrder,
-    Info,
-    Inputs,
-    Kernel,
-    LinearChain,
-    Momentum,
-    Rule,
-    Running,
-    register,
-)
+from ornstein.planning.rules import RULES, Averaged, Decreasing, FirstOrder, Momentum, Rule, Running
+from ornstein.planning.rules.contract import Info, Inputs, Kernel, LinearChain, register
 from ornstein.storage import codec
 from support import method_contract
 from support.montecarlo import Floats, assert_covariance, rejects_covariance
 from support.problems import regression
 
 # A custom rule ------------------------------------------------------------------------------------
+
+
+class Here(NamedTuple):
+    position: jax.Array
 
 
 @register
@@ -57,9 +49,6 @@ class HalfSteps(Rule):
     def covariance(self, chain: LinearChain) -> Vector:
         return theory.finite_step_covariance(*self._as_one(chain))
 
-    def small_step_covariance(self, chain: LinearChain) -> Vector:
-        return theory.ou_covariance(*chain)
-
     def _as_one(self, chain: LinearChain) -> LinearChain:
         K, A = chain.gain, chain.hessian
         return chain._replace(gain=K - K @ A @ K / 4)
@@ -71,28 +60,18 @@ class HalfSteps(Rule):
     def relaxation_steps(self, rates: Vector) -> Vector:
         return theory.relaxation_steps(rates - rates**2 / 4)
 
-    def kernel(self, inputs: Inputs) -> Kernel:
-        return Kernel(begin, inputs.noise, partial(two_halves, self, inputs))
+    def begin(self, position: jax.Array) -> Any:
+        return Here(position)
+
+    def advance(self, inputs: Inputs, state: Any, batch: Any, noise: Any) -> tuple[Any, Info]:
+        position = state.position
+        for _ in range(2):
+            slope = inputs.gradient(position, batch)
+            position = position - self.share * inputs.gain.matvec(slope)
+        return Here(position if noise is None else position + noise), Info(slope)
 
     def lines(self) -> list[tuple[str, str]]:
         return [("steps", "in two halves")]
-
-
-class Here(NamedTuple):
-    position: jax.Array
-
-
-def begin(key: jax.Array, position: jax.Array) -> Here:
-    del key
-    return Here(position)
-
-
-def two_halves(rule: HalfSteps, inputs: Inputs, state: Here, batch: Any, noise: Any) -> Any:
-    position = state.position
-    for _ in range(2):
-        slope = inputs.gradient(position, batch)
-        position = position - rule.share * inputs.gain.matvec(slope)
-    return Here(position if noise is None else position + noise), Info(slope)
 
 
 def tune_half_steps(setting: Setting) -> Tuned:
@@ -181,7 +160,8 @@ def kernel_of(rule: Rule, chain: LinearChain) -> Kernel:
 
     root = None if chain.injected_cov is None else Dense(chain.injected_cov).sqrt()
     noise = rule.noise_factor(root)
-    return rule.kernel(Inputs(gradient, as_operator(chain.gain), noise, 3, float, THIN, moments))
+    inputs = Inputs(gradient, as_operator(chain.gain), noise, 3, float, THIN, moments)
+    return Kernel(rule, inputs)
 
 
 def iterates(kernel: Kernel, key: jax.Array, start: Floats, draws: int, quiet: bool) -> Any:
@@ -190,7 +170,7 @@ def iterates(kernel: Kernel, key: jax.Array, start: Floats, draws: int, quiet: b
     root = np.zeros((3, 3)) if quiet else np.linalg.cholesky(C / S)
     steps = draws * THIN
     errors = jax.random.normal(batches, (steps, 3)) @ jnp.asarray(root).T
-    noise = None if quiet or kernel.noise is None else kernel.noise(noises, (steps,))
+    noise = None if quiet else kernel.noise(noises, (steps,))
 
     def draw(state: Any, ready: Any) -> Any:
         state, _ = jax.lax.scan(lambda s, r: (kernel.advance(s, *r)[0], None), state, ready)
@@ -265,8 +245,8 @@ def test_kernels_keep_the_fields_convention(name: str) -> None:
     kernel, key = kernel_of(*EXAMPLES[name]), jax.random.key(0)
     state = kernel.init(key, jnp.array([4.0, -4.0, 1.0]))
     assert type(state)._fields[0] == "position"
-    assert kernel.vectors[0] == "position"
-    assert all(np.shape(getattr(state, name)) == (3,) for name in kernel.vectors)
+    assert kernel.rule.vectors[0] == "position"
+    assert all(np.shape(getattr(state, name)) == (3,) for name in kernel.rule.vectors)
     batches = jnp.ones((200, 3))
 
     @jax.jit

@@ -14,7 +14,7 @@ from ornstein.linalg.operators import Operator
 from ornstein.planning import plan_checks as checks
 from ornstein.planning.methods import Method
 from ornstein.planning.plans import Plan
-from ornstein.planning.rules import LinearChain, Rule
+from ornstein.planning.rules.contract import LinearChain, Rule
 from ornstein.theory import Spectrum
 
 

@@ -21,8 +21,7 @@ from ornstein.data.readers import Reader
 from ornstein.linalg.operators import Diagonal, Factor, Operator
 from ornstein.models.contract import LocalModel, Minibatch
 from ornstein.planning.plans import Plan
-from ornstein.planning.rules import Inputs, Kernel, Rule
-from ornstein.planning.rules.contract import State
+from ornstein.planning.rules.contract import Inputs, Kernel, Rule, State
 
 ROWS = "rows"
 """The axis of a mesh along which the rows of a batch are spread."""
@@ -135,9 +134,8 @@ def build_kernel(loop: Loop, problem: Problem, gain: Operator | None = None) -> 
 
     gain = Diagonal(jnp.ones((), loop.dtype)) if gain is None else gain
     noise = problem.noise_factor
-    return problem.rule.kernel(
-        Inputs(gradient, gain, noise, loop.dim, loop.dtype, loop.thin, moments)
-    )
+    inputs = Inputs(gradient, gain, noise, loop.dim, loop.dtype, loop.thin, moments)
+    return Kernel(problem.rule, inputs)
 
 
 def _shared(loop: Loop, mean: Array) -> Array:
@@ -185,8 +183,6 @@ def advance(
         def random(first: Array) -> tuple[Array, Array | None]:
             key = jax.random.fold_in(batch_root, first)
             positions = reader.positions(key, first, loop.block, this.phase)
-            if kernel.noise is None:
-                return positions, None
             return positions, kernel.noise(jax.random.fold_in(noise_root, first), (loop.block,))
 
         def draw(state: State, ready: tuple[Array, Array | None]) -> tuple[State, Array | None]:

@@ -15,7 +15,7 @@ from ornstein._base.trees import Layout, cast
 from ornstein._base.types import Array, Key, PyTree, Vector
 from ornstein.curvature.geometry import Geometry
 from ornstein.planning.plans import Plan
-from ornstein.planning.rules import Inputs, Kernel
+from ornstein.planning.rules.contract import Inputs, Kernel
 
 _DIRECTIONS = 4  # along which a loss's curvature is compared
 _CURVATURE = 0.02  # relative error it may have
@@ -98,7 +98,7 @@ def _transformation(plan: Plan, key: Array) -> optax.GradientTransformation:
         """The kernel of a gradient that is given, at rest at zero."""
         noise = None if root is None else root.astype(dtype)
         inputs = Inputs(lambda _, given: given, plan.gain.astype(dtype), noise, layout.dim, dtype)
-        kernel = cast(plan.rule, dtype).kernel(inputs)
+        kernel = Kernel(cast(plan.rule, dtype), inputs)
         return kernel, kernel.init(key, jnp.zeros(layout.dim, dtype))
 
     def init(params: PyTree) -> TransformState:

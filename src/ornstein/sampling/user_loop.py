@@ -18,8 +18,7 @@ from ornstein.models.chain_rule import ChainRule
 from ornstein.models.posterior import Posterior
 from ornstein.planning.planner import fitting
 from ornstein.planning.plans import Plan
-from ornstein.planning.rules import Info
-from ornstein.planning.rules.contract import State
+from ornstein.planning.rules.contract import Info, State
 from ornstein.sampling.loop import Loop, Problem, build_kernel
 
 
@@ -114,12 +113,12 @@ def kernel(post: Posterior, plan: Plan) -> PlanKernel:
     center = jnp.asarray(plan.center, dtype)
 
     def shown(state: State) -> State:
-        fields = {name: getattr(state, name) for name in inner.vectors}
+        fields = {name: getattr(state, name) for name in inner.rule.vectors}
         fields["position"] = center + fields["position"]
         return state._replace(**{name: layout.unravel(flat) for name, flat in fields.items()})
 
     def hidden(state: State) -> State:
-        fields = {name: layout.vector(getattr(state, name)) for name in inner.vectors}
+        fields = {name: layout.vector(getattr(state, name)) for name in inner.rule.vectors}
         fields["position"] = fields["position"] - center
         return state._replace(**fields)
 

@@ -1,10 +1,9 @@
-"""What every update rule offers: predictions for the plan, a kernel for the loop, a record."""
+"""What every update rule offers: predictions for the plan, steps for the loop, a record."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from operator import attrgetter
-from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeAlias, TypeVar
+from typing import Any, ClassVar, NamedTuple, Self, TypeAlias, TypeVar
 
 import jax
 
@@ -15,12 +14,6 @@ from ornstein._base.types import Array, PyTree, Vector
 from ornstein.data.batches import Batches
 from ornstein.linalg.operators import Factor, Operator
 from ornstein.storage import codec
-
-Gradient: TypeAlias = Callable[[Array, PyTree], Array]
-"""``(position, batch) -> minibatch gradient``."""
-
-Moments: TypeAlias = Callable[[Array, PyTree], tuple[Array, Array]]
-"""``(position, batch) -> minibatch gradient, covariance of its rows' gradients``."""
 
 State: TypeAlias = Any
 """A NamedTuple with a ``position`` first, then what else the next step needs."""
@@ -45,56 +38,17 @@ class Info(NamedTuple):
     gradient: Array
 
 
-class Advance(Protocol):
-    """One step, its randomness given."""
-
-    def __call__(self, state: State, batch: PyTree, noise: Array | None) -> tuple[State, Info]:
-        """Move."""
-
-
-Noise: TypeAlias = Callable[[Array, tuple[int, ...]], Array]
-"""``(key, shape) -> noise`` of shape ``(*shape, D)``."""
-
-
-class Kernel(NamedTuple):
-    """A rule's step, split so that the noise of many steps can be drawn at once.
-
-    Attributes
-    ----------
-    init
-        ``(key, position) -> state``.
-    noise
-        ``(key, shape) -> injected noise of that many steps``, or None where none is injected.
-    advance
-        ``(state, batch, noise) -> (state, info)``.
-    read
-        ``state -> the draw it stands for``: its position, unless said otherwise.
-    vectors
-        Fields of the state that are vectors in the parameters' space.
-    """
-
-    init: Callable[[Array, Array], State]
-    noise: Noise | None
-    advance: Advance
-    read: Callable[[State], Array] = attrgetter("position")
-    vectors: tuple[str, ...] = ("position",)
-
-    def step(self, key: Array, state: State, batch: PyTree) -> tuple[State, Info]:
-        """One step, drawing its own noise."""
-        return self.advance(state, batch, None if self.noise is None else self.noise(key, ()))
-
-
 def _no_moments(position: Array, batch: PyTree) -> tuple[Array, Array]:
     raise NotImplementedError("the rows' own gradients are not at hand")
 
 
 class Inputs(NamedTuple):
-    """What a kernel is built from.
+    """What a step uses beside the rule's constants.
 
     Attributes
     ----------
     gradient
-        Of a minibatch.
+        ``(position, batch) -> minibatch gradient``.
     gain, noise_factor
         ``K`` and a factor of ``Q``; None injects no noise.
     dim, dtype
@@ -102,29 +56,51 @@ class Inputs(NamedTuple):
     thin
         Steps per draw.
     moments
-        The gradient and the covariance of the rows' gradients, where these are at hand.
+        ``(position, batch) -> minibatch gradient, covariance of its rows' gradients``.
     """
 
-    gradient: Gradient
+    gradient: Callable[[Array, PyTree], Array]
     gain: Operator
     noise_factor: Factor | None
     dim: int
     dtype: Any
     thin: int = 1
-    moments: Moments = _no_moments
+    moments: Callable[[Array, PyTree], tuple[Array, Array]] = _no_moments
 
-    @property
-    def noise(self) -> Noise | None:
-        """Draws ``N(0, F F')``; None for no noise."""
-        factor = self.noise_factor
+
+class Kernel(NamedTuple):
+    """A rule with its inputs: pure functions, the noise apart so that many steps' is drawn at once.
+
+    The rule's constants may be traced arrays here.
+    """
+
+    rule: "Rule"
+    inputs: Inputs
+
+    def init(self, key: Array, position: Array) -> State:
+        """The state at a position."""
+        del key  # no rule begins at random
+        return self.rule.begin(position)
+
+    def noise(self, key: Array, shape: tuple[int, ...]) -> Array | None:
+        """The injected noise ``N(0, F F')`` of so many steps, (*shape, D); None for no noise."""
+        _, _, factor, dim, dtype, *_ = self.inputs
         if factor is None:
             return None
-        size = factor.coordinates(self.dim)
+        size = factor.coordinates(dim)
+        return factor.matvec(random_numbers.normals(key, (*shape, size), dtype))  # type: ignore[return-value]
 
-        def draw(key: Array, shape: tuple[int, ...]) -> Array:
-            return factor.matvec(random_numbers.normals(key, (*shape, size), self.dtype))  # type: ignore[return-value]
+    def advance(self, state: State, batch: PyTree, noise: Array | None) -> tuple[State, Info]:
+        """One step, its noise given."""
+        return self.rule.advance(self.inputs, state, batch, noise)
 
-        return draw
+    def step(self, key: Array, state: State, batch: PyTree) -> tuple[State, Info]:
+        """One step, drawing its own noise."""
+        return self.advance(state, batch, self.noise(key, ()))
+
+    def read(self, state: State) -> Array:
+        """The draw that a state stands for."""
+        return self.rule.read(state)
 
 
 @dataclass(frozen=True)
@@ -132,7 +108,7 @@ class Rule(ABC):
     """An update rule; its fields are its constants.
 
     A registered rule is a pytree: its fields are arguments of compiled code, those marked
-    ``static`` are part of it.
+    ``static`` are part of it. Covariances are those of a first-order step unless overridden.
 
     Attributes
     ----------
@@ -146,6 +122,8 @@ class Rule(ABC):
         Whether the draws' covariance is the same however long the run is.
     plain_operations
         Whether a step makes no calls, of LAPACK say, that one compiled kernel cannot hold.
+    vectors
+        Fields of the state that are vectors in the parameters' space.
     """
 
     name: ClassVar[str]
@@ -153,19 +131,20 @@ class Rule(ABC):
     beyond_optax: ClassVar[str | None] = None
     stationary: ClassVar[bool] = True
     plain_operations: ClassVar[bool] = True
+    vectors: ClassVar[tuple[str, ...]] = ("position",)
 
     # What it will draw
 
-    @abstractmethod
     def covariance(self, chain: LinearChain) -> Vector:
-        """Covariance of the draws."""
+        """Covariance of the draws (T2)."""
+        return theory.finite_step_covariance(*chain)
 
-    @abstractmethod
     def small_step_covariance(self, chain: LinearChain) -> Vector:
-        """The same in the small-step limit."""
+        """The same in the small-step limit (T1)."""
+        return theory.ou_covariance(*chain)
 
     def epoch_covariance(self, per_epoch: int, chain: LinearChain) -> Vector:
-        """The same under an epoch loader (X7); refused unless the rule knows it."""
+        """The same under an epoch loader (X7); refused unless the rule predicts it."""
         del per_epoch, chain
         raise InputError(f"{self.title} under an epoch loader is not planned for; use windows.")
 
@@ -193,6 +172,11 @@ class Rule(ABC):
         """Fewest steps per draw."""
         return 1
 
+    @property
+    def own_noise(self) -> Vector | None:
+        """``E E'`` of the noise that a step multiplies by a gain of its own; None without."""
+        return None
+
     # How it moves
 
     def whitened(self, factor: Factor, dim: int) -> Self:
@@ -205,8 +189,19 @@ class Rule(ABC):
         return root
 
     @abstractmethod
-    def kernel(self, inputs: Inputs) -> Kernel:
-        """The kernel; the rule's constants may be traced arrays here."""
+    def begin(self, position: Array) -> State:
+        """The state before the first step."""
+
+    @abstractmethod
+    def advance(
+        self, inputs: Inputs, state: State, batch: PyTree, noise: Array | None
+    ) -> tuple[State, Info]:
+        """One step, its randomness given."""
+
+    def read(self, state: State) -> Array:
+        """The draw that a state stands for."""
+        position: Array = state.position
+        return position
 
     # What it says
 

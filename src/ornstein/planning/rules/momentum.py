@@ -4,7 +4,6 @@ Momentum is optax's and PyTorch's; X4's friction is ``mu = 1 - m``.
 """
 
 from dataclasses import dataclass
-from functools import partial
 from typing import ClassVar, NamedTuple
 
 import jax.numpy as jnp
@@ -13,7 +12,14 @@ from ornstein import theory
 from ornstein._base import checks
 from ornstein._base.errors import InputError
 from ornstein._base.types import Array, PyTree, Vector
-from ornstein.planning.rules.contract import Info, Inputs, Kernel, LinearChain, Rule, register
+from ornstein.planning.rules.contract import Info, Inputs, LinearChain, Rule, register
+
+
+class Moving(NamedTuple):
+    """Where the chain is and how it moves."""
+
+    position: Array
+    velocity: Array
 
 
 @register
@@ -23,8 +29,20 @@ class Momentum(Rule):
 
     name: ClassVar[str] = "momentum"
     title: ClassVar[str] = "Momentum"
+    vectors: ClassVar[tuple[str, ...]] = ("position", "velocity")
 
     momentum: float
+
+    @classmethod
+    def checked(cls, momentum: object) -> "Momentum":
+        """The rule for an option, between 0 and 1."""
+        value = checks.non_negative("momentum", momentum)
+        if value >= 1:
+            raise InputError(
+                "momentum is the share of the velocity that a step keeps, as in optax and PyTorch: "
+                f"at least 0 (none) and below 1, 0.9 keeps 90 %; found {momentum!r}."
+            )
+        return cls(value)
 
     @property
     def friction(self) -> float:
@@ -32,7 +50,6 @@ class Momentum(Rule):
         return 1 - self.momentum
 
     def covariance(self, chain: LinearChain) -> Vector:
-        """X4."""
         K, A, C_S, Q = chain
         return theory.momentum_covariance(K, A, C_S, self.friction, Q)
 
@@ -43,52 +60,21 @@ class Momentum(Rule):
 
     @property
     def stability_limit(self) -> float:
-        """``2 (2 - mu)``."""
         return theory.stability_limit(self.friction)
 
     def relaxation_steps(self, rates: Vector) -> Vector:
-        """Those of position and velocity together."""
         return theory.relaxation_steps(rates, self.friction)
 
-    def kernel(self, inputs: Inputs) -> Kernel:
-        """Its kernel."""
-        vectors = "position", "velocity"
-        return Kernel(init, inputs.noise, partial(step, self, inputs), vectors=vectors)
+    def begin(self, position: Array) -> Moving:
+        return Moving(position, jnp.zeros_like(position))
+
+    def advance(
+        self, inputs: Inputs, state: Moving, batch: PyTree, noise: Array | None
+    ) -> tuple[Moving, Info]:
+        slope = inputs.gradient(state.position, batch)
+        velocity = self.momentum * state.velocity - inputs.gain.matvec(slope)
+        velocity = velocity if noise is None else velocity + noise
+        return Moving(state.position + velocity, velocity), Info(slope)
 
     def lines(self) -> list[tuple[str, str]]:
-        """Both conventions."""
         return [("momentum", f"{self.momentum:g} (friction {self.friction:g})")]
-
-
-class State(NamedTuple):
-    """Where the chain is and how it moves."""
-
-    position: Array
-    velocity: Array
-
-
-def init(key: Array, position: Array) -> State:
-    """Begin at a position, at rest."""
-    del key
-    return State(position, jnp.zeros_like(position))
-
-
-def step(
-    rule: Momentum, inputs: Inputs, state: State, batch: PyTree, noise: Array | None
-) -> tuple[State, Info]:
-    """Move."""
-    slope = inputs.gradient(state.position, batch)
-    velocity = rule.momentum * state.velocity - inputs.gain.matvec(slope)
-    velocity = velocity if noise is None else velocity + noise
-    return State(state.position + velocity, velocity), Info(slope)
-
-
-def checked_momentum(momentum: object) -> float:
-    """The option, between 0 and 1."""
-    value = checks.non_negative("momentum", momentum)
-    if value >= 1:
-        raise InputError(
-            "momentum is the share of the velocity that a step keeps, as in optax and PyTorch: "
-            f"at least 0 (none) and below 1, 0.9 keeps 90 %; found {momentum!r}."
-        )
-    return value
