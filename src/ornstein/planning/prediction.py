@@ -12,7 +12,6 @@ from ornstein.curvature.geometry import Geometry
 from ornstein.data.batches import Batches
 from ornstein.linalg.operators import Operator
 from ornstein.planning import plan_checks as checks
-from ornstein.planning.methods import Method
 from ornstein.planning.plans import Plan
 from ornstein.planning.rules.contract import LinearChain, Rule
 from ornstein.theory import Spectrum
@@ -51,7 +50,7 @@ def linear_chain(geometry: Geometry, update: Update, batches: Batches) -> Linear
 
 
 def by_matrices(
-    geometry: Geometry, update: Update, batches: Batches, method: Method, labels: tuple[str, ...]
+    geometry: Geometry, update: Update, batches: Batches, method: str, labels: tuple[str, ...]
 ) -> Prediction:
     """From A and C as they are, or their diagonals alone."""
     chain, rule, N = linear_chain(geometry, update, batches), update.rule, geometry.num_data

@@ -1,6 +1,7 @@
 """From statistics to a plan: a method tuned to batches of rows, and what its draws will be."""
 
 import math
+from dataclasses import replace
 from inspect import signature
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -17,17 +18,11 @@ from ornstein.curvature.geometry import Geometry
 from ornstein.data.batches import SCHEMES, Batches
 from ornstein.linalg.operators import Operator, as_operator
 from ornstein.models.contract import Model
-from ornstein.planning import methods, plan_checks
+from ornstein.models.posterior import Posterior
+from ornstein.planning import methods, plan_checks, prediction
 from ornstein.planning.methods import Method, Setting
 from ornstein.planning.plans import Plan
-from ornstein.planning.prediction import (
-    Prediction,
-    Update,
-    by_matrices,
-    by_spectrum,
-    for_run,
-    of_draws,
-)
+from ornstein.planning.prediction import Prediction, Update
 
 _WARMUP = 7  # relaxation times; an over-dispersed start's excess variance is down to e^-14
 _DRAWS = 1000
@@ -42,6 +37,11 @@ class Parameters(NamedTuple):
     labels: tuple[str, ...]
     layout: Layout
     model: Model | None = None
+
+    @classmethod
+    def of(cls, post: Posterior) -> "Parameters":
+        """Those of a posterior."""
+        return cls(tuple(post.labels), post.layout, post.model)
 
     @classmethod
     def flat(cls, dim: int) -> "Parameters":
@@ -123,8 +123,8 @@ def tune(
     N = geometry.num_data
     if batch_size is not None:
         checks.whole("batch_size", batch_size, high=N, why=f"the data has {N} rows")
-    unread = ("weighted", "blocks")
-    checks.choice("batches", batches, ("auto", *(s for s in SCHEMES if s not in unread)))
+    drawn = (scheme for scheme in SCHEMES if scheme not in ("weighted", "blocks"))
+    checks.choice("batches", batches, ("auto", *drawn))
     task = Task(chosen, structure, given, geometry, Parameters.flat(geometry.dim))
     if chosen.engine != "chain":
         return tune_engine(task, batch_size, anchored=False)
@@ -138,13 +138,11 @@ def tune_chain(task: Task, scheme: str, batch_size: int | None, anchored: Anchor
     if anchored is not None and anchored.multiplicity is not None:
         weighted = Batches("weighted", N, S, int(anchored.multiplicity.sum()))
         return _tuned(task, weighted, anchored)
-    batches = Batches("windows" if scheme == "auto" else scheme, N, S)
-    made = _tuned(task, batches, anchored)
+    made = _tuned(task, Batches("windows" if scheme == "auto" else scheme, N, S), anchored)
     steps = min(made.segment_draws(made.thin) * made.thin, made.warmup + made.draws * made.thin)
     # Arranging takes time by the column, gathering a batch hardly so.
     if scheme == "auto" and steps * S < (_WORTH_ARRANGING + task.geometry.dim / 4) * N:
-        independent = Batches("independent", N, S)
-        made = _tuned(task, independent, anchored)
+        return _tuned(task, Batches("independent", N, S), anchored)
     return made
 
 
@@ -156,9 +154,8 @@ def tune_engine(task: Task, batch_size: int | None, anchored: bool) -> Plan:
     update = _update(task, batches, None)
     if method.control_variates is not None:
         task = task._replace(options={**task.options, "control_variates": anchored})
-    injected = update.injected_cov
-    covariance = update.gain.scaled(1 / N) if injected is None else injected
-    made = of_draws(geometry, covariance)
+    assert update.injected_cov is not None
+    made = prediction.of_draws(geometry, update.injected_cov)
     return _plan(task, batches, None, update, made, warmup=0, thin=1, draws=_DRAWS)
 
 
@@ -203,14 +200,15 @@ def _update(task: Task, batches: Batches, anchored: Anchor | None) -> Update:
 def _tuned(task: Task, batches: Batches, anchored: Anchor | None) -> Plan:
     geometry, update = task.geometry, _update(task, batches, anchored)
     if geometry.approximate:
-        made, draws = by_spectrum(geometry, update, batches, anchored), _MANY_PARAMETERS_DRAWS
+        draws = _MANY_PARAMETERS_DRAWS
+        made = prediction.by_spectrum(geometry, update, batches, anchored)
     else:
-        labels = task.parameters.labels
-        made, draws = by_matrices(geometry, update, batches, task.method, labels), _DRAWS
+        draws, names = _DRAWS, (task.method.name, task.parameters.labels)
+        made = prediction.by_matrices(geometry, update, batches, *names)
     thin = max(_stride(made.relaxation_steps, batches), update.rule.min_thin)
     warmup = _WARMUP * thin
     plan = _plan(task, batches, anchored, update, made, warmup, thin, draws)
-    return for_run(plan, warmup, warmup + draws * thin)
+    return prediction.for_run(plan, warmup, warmup + draws * thin)
 
 
 def _stride(relaxation: float, batches: Batches) -> int:
@@ -237,7 +235,7 @@ def _plan(
     draws: int,
 ) -> Plan:
     method, structure, options, geometry, parameters = task
-    return Plan(
+    plan = Plan(
         method=method.name,
         equation=method.variant(structure)[0],
         target=method.target,
@@ -255,15 +253,6 @@ def _plan(
         warmup=warmup,
         thin=thin,
         draws=draws,
-        warnings=plan_checks.warnings(
-            method,
-            structure,
-            batches,
-            geometry,
-            anchored,
-            parameters.labels,
-            made.predicted_kl,
-            made.relaxation_steps,
-            made.noise_share,
-        ),
+        warnings=(),
     )
+    return replace(plan, warnings=plan_checks.warnings(plan))

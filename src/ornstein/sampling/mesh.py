@@ -24,7 +24,7 @@ from ornstein.data.on_disk import ahead
 from ornstein.data.prefetch import SCHEMES, Prefetch
 from ornstein.sampling.loop import ROWS, Loop, Problem, Segments, advance
 from ornstein.sampling.settings import Report, Settings, Status
-from ornstein.sampling.threads import Chain, ThreadExecutor, finite_draws
+from ornstein.sampling.threads import Chain, ThreadExecutor
 from ornstein.storage.checkpoint import Checkpoint
 
 CHAINS = "chains"
@@ -85,39 +85,31 @@ class MeshExecutor(ThreadExecutor):
         self, chains: list[Chain], first: int, total: int, report: Report
     ) -> tuple[Status, int]:
         """Move all chains to a number of segments, in step."""
-        end = first + -(-(total - first) // self.chunk) * self.chunk
-        at, steps = chains[0].at, self.loop.segment_steps
+        end, at, steps = self._end(first, total), chains[0].at, self.loop.segment_steps
         chunks = [range(start, start + self.chunk) for start in range(at, end, self.chunk)]
         for made in ahead(self._segments_of(chains, numbers) for numbers in chunks):
             if multihost.anyone(self.stopping()):
                 break
-            if not self._moved(chains, made):
+            if not self._advanced(chains, made):
                 end = chains[0].at + self.chunk if chains[0].tail is not None else chains[0].at
                 break
             report(min(chains[0].at, total) * steps, total * steps)
-            if self.checkpoint is not None and self.checkpoint.due:
-                self.save(chains)
+            self.save(chains, only_if_due=True)
         return self._ending(chains, end)
 
-    def _moved(self, chains: list[Chain], segments: Segments) -> bool:
+    def _advanced(self, chains: list[Chain], segments: Segments) -> bool:
         """Advance by a chunk; whether all chains stayed finite."""
-        before = [chain.state for chain in chains]
-        state, positions = self._run(False, chains, before, segments)
+        state, positions = self._run(False, chains, segments)
         made = positions.reshape(len(chains), -1, self.loop.dim)
-        late = max(0, self.warm - chains[0].at * self.loop.segment_draws)
-        finite = [bool(np.isfinite(draws).all()) for draws in made]
-        if not all(finite):
-            _, seen = self._run(True, chains, before, segments)
+        moved = []
+        for chain, draws in zip(chains, made, strict=True):
+            after = jax.tree.map(lambda leaf, n=chain.number: leaf[n], state)
+            moved.append(self._moved(chain.at, draws, after))
+        if any(each.state is None for each in moved):
+            _, seen = self._run(True, chains, segments)
             self.steps_finite = seen.reshape(len(chains), -1)
-        for chain, all_draws, fine in zip(chains, made, finite, strict=True):
-            draws = all_draws[late:]
-            if not fine:
-                chain.tail = draws[: finite_draws(draws)]
-                continue
-            chain.state = jax.tree.map(lambda leaf, n=chain.number: leaf[n], state)
-            chain.at += self.chunk
-            chain.kept.append(draws)
-        return all(finite)
+        kept = [self._keep(chain, each) for chain, each in zip(chains, moved, strict=True)]
+        return all(kept)
 
     def _bad_step(self, chain: Chain) -> int:
         """First non-finite step of a chain."""
@@ -125,14 +117,14 @@ class MeshExecutor(ThreadExecutor):
         return chain.at * self.loop.segment_steps + first
 
     def _run(
-        self, watch: bool, chains: list[Chain], states: list[Any], segments: Segments
+        self, watch: bool, chains: list[Chain], segments: Segments
     ) -> tuple[PyTree, npt.NDArray[Any]]:
         words = np.stack([np.asarray(jax.random.key_data(chain.key)) for chain in chains])
         function = compiled(self.mesh, self.loop, watch, jax.random.key_impl(chains[0].key))
         with self._precision():
             stacked = jax.tree.map(
                 lambda *leaves: self._spread(np.stack([np.asarray(x) for x in leaves]), P(CHAINS)),
-                *states,
+                *(chain.state for chain in chains),
             )
             found = function(self.everywhere, self._spread(words, P(CHAINS)), stacked, segments)
             return fetched(found)

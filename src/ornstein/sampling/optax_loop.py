@@ -14,6 +14,7 @@ from ornstein._base.errors import InputError
 from ornstein._base.trees import Layout, cast
 from ornstein._base.types import Array, Key, PyTree, Vector
 from ornstein.curvature.geometry import Geometry
+from ornstein.planning.plan_checks import refuse_other_engines
 from ornstein.planning.plans import Plan
 from ornstein.planning.rules.contract import Inputs, Kernel
 
@@ -71,10 +72,7 @@ def as_optax(
     >>> updates["coef"].shape
     (1,)
     """
-    if not isinstance(plan, Plan):
-        raise InputError(f"plan must be made by ornstein.plan, found {type(plan).__name__}.")
-    if not plan.is_chain:
-        raise InputError(f"method={plan.method!r} makes no steps of SGD; use method='exact'.")
+    refuse_other_engines(plan)
     if plan.control_variates:
         raise InputError(
             "the plan anchors its gradients at the optimum, which a loop of plain gradients does "

@@ -4,13 +4,12 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import jax.numpy as jnp
 import numpy as np
 
-from ornstein._base.checks import shown
-from ornstein._base.errors import CheckpointError, InputError
+from ornstein._base.errors import InputError
 from ornstein._base.types import Vector
 from ornstein.storage.codec import register
 
@@ -39,6 +38,11 @@ class Settings:
     dtype: str
     chunk: int | None
 
+    @property
+    def warm_draws(self) -> int:
+        """Draws to discard."""
+        return -(-self.warmup // self.thin)
+
 
 @register
 class Run(NamedTuple):
@@ -52,7 +56,7 @@ class Run(NamedTuple):
 
 
 class Goal(NamedTuple):
-    """When to stop a run whose length is not given: ``reached`` looks at draws as vectors.
+    """When to stop a run whose length is not given: ``reached`` judges draws as vectors.
 
     It is asked after ``settings.draws`` draws and whenever they have doubled, up to ``most``.
     """
@@ -90,18 +94,6 @@ def interrupted(step: int) -> Status:
         step=step,
         kind="interrupted",
     )
-
-
-def to_record(done: Run) -> dict[str, Any]:
-    """How a run ended, for a file; draws are kept elsewhere."""
-    return {"done": done._replace(flat=done.flat[:, :0])}
-
-
-def from_record(flat: Vector, record: Mapping[str, Any]) -> Run:
-    """The run that ended so, with its draws."""
-    if not isinstance(record["done"], Run):
-        raise CheckpointError(f"the checkpoint's end holds no run: {shown(record['done'])}.")
-    return record["done"]._replace(flat=flat)
 
 
 def check_dtype(dtype: str | None) -> str:

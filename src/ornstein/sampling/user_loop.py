@@ -16,6 +16,7 @@ from ornstein.data.readers import Reader
 from ornstein.linalg.operators import IDENTITY
 from ornstein.models.chain_rule import ChainRule
 from ornstein.models.posterior import Posterior
+from ornstein.planning.plan_checks import refuse_other_engines
 from ornstein.planning.planner import fitting
 from ornstein.planning.plans import Plan
 from ornstein.planning.rules.contract import Info, State
@@ -93,11 +94,8 @@ def kernel(post: Posterior, plan: Plan) -> PlanKernel:
     >>> draws["coef"].shape
     (100, 1)
     """
-    if not isinstance(plan, Plan):
-        raise InputError(f"plan must be made by ornstein.plan, found {type(plan).__name__}.")
+    refuse_other_engines(plan)
     post = fitting(post, plan)
-    if not plan.is_chain:
-        raise InputError(f"method={plan.method!r} makes no steps of SGD; use method='exact'.")
     layout, dtype = plan.layout, jnp.result_type(float)
     loop = Loop(
         model=ChainRule(post.model),
