@@ -1,6 +1,7 @@
 """What to say before running: refusals and warnings, with remedies."""
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -96,60 +97,53 @@ def refuse_other_engines(plan: Plan) -> None:
         raise InputError(f"method={plan.method!r} makes no steps of SGD; use method='exact'.")
 
 
-def warnings(plan: Plan) -> tuple[str, ...]:
+def warnings(plan: Plan) -> Iterator[str]:
     """What a user should know of a plan before running it."""
-    geometry, anchored, batches, found = plan.geometry, plan.anchor, plan.batches, []
+    geometry, anchored, batches = plan.geometry, plan.anchor, plan.batches
     if geometry.structure == "diagonal":
-        found.append("only diagonals of A and C are known: the prediction ignores correlations")
+        yield ("only diagonals of A and C are known: the prediction ignores correlations")
     if geometry.approximate:
         parts = "A and C" if anchored is not None else "A"
-        found.append(
+        yield (
             "A and C are known along a basis: predicted variances ignore correlations beyond it; "
             f"the KL accounts for those of {parts}, the trace for those of A"
         )
     distance = geometry.distance_to_optimum
     if distance > 0.1:
-        found.append(
+        yield (
             f"the plan's point is {distance:.2g} posterior standard deviations from the optimum; "
             "leave out at= to find the optimum"
         )
     if ill_conditioned(geometry):
-        found.append(
+        yield (
             "columns are so nearly collinear, or so unequal in scale, that double precision "
             "cannot tell prior from data in some directions: standardise X, or drop columns"
         )
     prior_only = _prior_dominated(geometry, plan.labels)
     if prior_only:
-        found.append("the prior dominates the data for " + prior_only)
+        yield ("the prior dominates the data for " + prior_only)
     if plan.target == "posterior" and plan.predicted_kl > 0.1:
-        found.append(
-            f"the draws will be {plan.predicted_kl:.2g} nats off the posterior{_better(plan)}"
-        )
+        yield (f"the draws will be {plan.predicted_kl:.2g} nats off the posterior{_better(plan)}")
     if anchored is not None:
         _, safe = batch_size(geometry, anchored)
         if batches.batch_size < safe:
-            found.append(
+            yield (
                 f"a few rows dominate: row {anchored.row} has leverage "
                 f"{anchored.strongest / geometry.num_data:.2g}, and control variates need a "
                 f"batch_size of {safe:,} for it; look at such rows, or expect heavy tails"
             )
     if batches.scheme == "epochs":
-        found.append("an epoch loader's noise cancels over an epoch: prefer windows (X7)")
+        yield ("an epoch loader's noise cancels over an epoch: prefer windows (X7)")
     if plan.relaxation_steps > 1e5:
-        found.append(
-            f"the slowest direction needs {plan.relaxation_steps:.2g} steps to forget its start"
-        )
+        yield (f"the slowest direction needs {plan.relaxation_steps:.2g} steps to forget its start")
     if geometry.relative_error > 0.05:
-        found.append(
-            f"A and C are known to {geometry.relative_error:.0%} only; raise geometry_rows"
-        )
+        yield (f"A and C are known to {geometry.relative_error:.0%} only; raise geometry_rows")
     if geometry.approximate and anchored is None and plan.noise_share > _UNKNOWN_SHARE:
-        found.append(
+        yield (
             f"minibatches make up to {plan.noise_share:.0%} of a step's noise, whose correlations "
             "beyond the basis are not in the predicted KL: raise batch_size, or use control "
             "variates"
         )
-    return tuple(found)
 
 
 def _better(plan: Plan) -> str:

@@ -43,12 +43,6 @@ class Parameters(NamedTuple):
         """Those of a posterior."""
         return cls(tuple(post.labels), post.layout, post.model)
 
-    @classmethod
-    def flat(cls, dim: int) -> "Parameters":
-        """A vector of so many."""
-        layout = Layout.of(np.zeros(dim))
-        return cls(tuple(layout.labels()), layout)
-
 
 class Task(NamedTuple):
     """What is to be tuned: a method and the structure of its gain, to a geometry."""
@@ -125,7 +119,8 @@ def tune(
         checks.whole("batch_size", batch_size, high=N, why=f"the data has {N} rows")
     drawn = (scheme for scheme in SCHEMES if scheme not in ("weighted", "blocks"))
     checks.choice("batches", batches, ("auto", *drawn))
-    task = Task(chosen, structure, given, geometry, Parameters.flat(geometry.dim))
+    layout = Layout.of(np.zeros(geometry.dim))
+    task = Task(chosen, structure, given, geometry, Parameters(tuple(layout.labels()), layout))
     if chosen.engine != "chain":
         return tune_engine(task, batch_size, anchored=False)
     return tune_chain(task, batches, batch_size, None)
@@ -255,4 +250,4 @@ def _plan(
         draws=draws,
         warnings=(),
     )
-    return replace(plan, warnings=plan_checks.warnings(plan))
+    return replace(plan, warnings=tuple(plan_checks.warnings(plan)))

@@ -78,13 +78,12 @@ class MeshExecutor(ThreadExecutor):
     ) -> None:
         self.mesh, self.reads = mesh, feed
         super().__init__(loop, problem, feed, entropy, settings, checkpoint)
-        with self._precision():
+        with precision_of(self.settings.dtype):
             self.everywhere = jax.tree.map(lambda leaf: self._spread(leaf, P()), problem)
 
     def advance(
         self, chains: list[Chain], first: int, total: int, report: Report
     ) -> tuple[Status, int]:
-        """Move all chains to a number of segments, in step."""
         end, at, steps = self._end(first, total), chains[0].at, self.loop.segment_steps
         chunks = [range(start, start + self.chunk) for start in range(at, end, self.chunk)]
         for made in ahead(self._segments_of(chains, numbers) for numbers in chunks):
@@ -112,7 +111,6 @@ class MeshExecutor(ThreadExecutor):
         return all(kept)
 
     def _bad_step(self, chain: Chain) -> int:
-        """First non-finite step of a chain."""
         first = int(np.argmin(self.steps_finite[chain.number]))
         return chain.at * self.loop.segment_steps + first
 
@@ -121,7 +119,7 @@ class MeshExecutor(ThreadExecutor):
     ) -> tuple[PyTree, npt.NDArray[Any]]:
         words = np.stack([np.asarray(jax.random.key_data(chain.key)) for chain in chains])
         function = compiled(self.mesh, self.loop, watch, jax.random.key_impl(chains[0].key))
-        with self._precision():
+        with precision_of(self.settings.dtype):
             stacked = jax.tree.map(
                 lambda *leaves: self._spread(np.stack([np.asarray(x) for x in leaves]), P(CHAINS)),
                 *(chain.state for chain in chains),
@@ -131,7 +129,7 @@ class MeshExecutor(ThreadExecutor):
 
     def _segments_of(self, chains: list[Chain], numbers: range) -> Segments:
         """Rows of segments on the devices that need them, read by this process for its own."""
-        with self._precision():
+        with precision_of(self.settings.dtype):
             spread = {
                 "number": self._spread(np.asarray(numbers, np.int32), P()),
                 "order": self._spread(np.zeros((len(numbers), 0), np.int32), P()),
@@ -168,9 +166,6 @@ class MeshExecutor(ThreadExecutor):
             for chain in mine
         ]
         return jax.tree.map(lambda *leaves: np.stack(leaves), *by_chain)
-
-    def _precision(self) -> Any:
-        return precision_of(self.settings.dtype)
 
     def _spread(self, value: Any, spec: P) -> Array:
         """A host array on all devices that are to have a part of it."""

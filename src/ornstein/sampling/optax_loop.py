@@ -16,7 +16,7 @@ from ornstein._base.types import Array, Key, PyTree, Vector
 from ornstein.curvature.geometry import Geometry
 from ornstein.planning.plan_checks import refuse_other_engines
 from ornstein.planning.plans import Plan
-from ornstein.planning.rules.contract import Inputs, Kernel
+from ornstein.planning.rules.contract import Inputs, Rule, State
 
 _DIRECTIONS = 4  # along which a loss's curvature is compared
 _CURVATURE = 0.02  # relative error it may have
@@ -92,12 +92,10 @@ def _transformation(plan: Plan, key: Array) -> optax.GradientTransformation:
     layout = plan.layout
     root = None if plan.injected_cov is None else plan.injected_cov.sqrt()
 
-    def begun(dtype: Any) -> tuple[Kernel, Any]:
-        """The kernel of a gradient that is given, at rest at zero."""
-        noise = None if root is None else root.astype(dtype)
-        inputs = Inputs(lambda _, given: given, plan.gain.astype(dtype), noise, layout.dim, dtype)
-        kernel = Kernel(cast(plan.rule, dtype), inputs)
-        return kernel, kernel.init(key, jnp.zeros(layout.dim, dtype))
+    def begun(dtype: Any) -> tuple[Rule, State]:
+        """The rule, and its state at rest at zero."""
+        rule: Rule = cast(plan.rule, dtype)
+        return rule, rule.begin(jnp.zeros(layout.dim, dtype))
 
     def init(params: PyTree) -> TransformState:
         same_layout("params", params, layout)
@@ -109,10 +107,13 @@ def _transformation(plan: Plan, key: Array) -> optax.GradientTransformation:
     ) -> tuple[PyTree, TransformState]:
         del params
         same_layout("updates", updates, layout)
-        kernel, rest = begun(_dtype(updates))
-        here = type(rest)(rest.position, *state.memory)
+        dtype = _dtype(updates)
+        rule, rest = begun(dtype)
+        factor = None if root is None else root.astype(dtype)
+        inputs = Inputs(lambda _, given: given, plan.gain.astype(dtype), factor, layout.dim, dtype)
         ahead, noise_key = jax.random.split(state.key)
-        moved, _ = kernel.step(noise_key, here, layout.vector(updates))
+        here, noise = type(rest)(rest.position, *state.memory), inputs.noise(noise_key, ())
+        moved, _ = rule.advance(inputs, here, layout.vector(updates), noise)
         made = jax.tree.map(
             lambda new, old: new.astype(old.dtype), layout.unravel(moved.position), updates
         )
@@ -139,8 +140,15 @@ def check_loss(loss: Callable[[PyTree], Any], layout: Layout, geometry: Geometry
     rng = np.random.default_rng(0)
     # Directions in which the loss curves alike.
     directions = np.linalg.solve(root.T, rng.normal(size=(D, _DIRECTIONS)) / math.sqrt(N))
-    slope, curvature = _slope_and_curvature(loss, layout, geometry.center, directions)
-    wanted = A @ directions
+
+    def gradient(flat: Array) -> Array:
+        return layout.vector(jax.grad(loss)(layout.unravel(flat)))
+
+    dtype = jnp.result_type(float)
+    linearised, product = jax.linearize(gradient, jnp.asarray(geometry.center, dtype))
+    slope = np.asarray(linearised, float)
+    columns = [np.asarray(product(jnp.asarray(column, dtype)), float) for column in directions.T]
+    curvature, wanted = np.stack(columns, axis=1), A @ directions
 
     def size(vectors: Vector) -> float:
         return float(np.linalg.norm(np.linalg.solve(root, vectors)))
@@ -156,21 +164,6 @@ def check_loss(loss: Callable[[PyTree], Any], layout: Layout, geometry: Geometry
             f"loss has its minimum {distance:.2g} posterior standard deviations from the plan's "
             "optimum: it must be the posterior's loss over the rows of the plan."
         )
-
-
-def _slope_and_curvature(
-    loss: Callable[[PyTree], Any], layout: Layout, center: Vector, directions: Vector
-) -> tuple[Vector, Vector]:
-    """Gradient (D,), and the Hessian's products with the columns of ``directions``."""
-    dtype = jnp.result_type(float)
-
-    def gradient(flat: Array) -> Array:
-        return layout.vector(jax.grad(loss)(layout.unravel(flat)))
-
-    here = jnp.asarray(center, dtype)
-    slope, product = jax.linearize(gradient, here)
-    columns = [np.asarray(product(jnp.asarray(column, dtype)), float) for column in directions.T]
-    return np.asarray(slope, float), np.stack(columns, axis=1)
 
 
 def _mistake(ratio: float, num_data: int, without_prior: bool) -> str:

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +22,8 @@ from ornstein.linalg.operators import Factor
 from ornstein.models.contract import LocalProblem
 from ornstein.models.posterior import Posterior
 from ornstein.planning.plans import Plan
-from ornstein.sampling.loop import ROWS, Loop, Problem, build_kernel
+from ornstein.planning.rules import Rule
+from ornstein.sampling.loop import ROWS, Loop, Problem
 from ornstein.sampling.mesh import MeshExecutor, checked_mesh
 from ornstein.sampling.settings import Goal, OpenProgress, Run, Settings, Status
 from ornstein.sampling.threads import Chain, ThreadExecutor
@@ -54,12 +56,12 @@ def run_chains(
     """
     with precision_of(settings.dtype):
         executor, chains, factor = _prepare(post, plan, key, settings, starts, checkpoint, mesh)
-    loop = executor.loop
+    loop, gathered = executor.loop, partial(_gathered, chains, plan.center, factor)
     ended = executor.restore(chains)
     if ended is not None:
         if not isinstance(ended["done"], Run):
             raise CheckpointError(f"the checkpoint's end holds no run: {shown(ended['done'])}.")
-        return ended["done"]._replace(flat=_gathered(chains, ended["draws"], plan.center, factor))
+        return ended["done"]._replace(flat=gathered(ended["draws"]))
     draws, status, made = settings.draws, Status(True, "ok"), 0
     with (
         progress(executor.segments_for(draws) * loop.segment_steps) as report,
@@ -69,17 +71,16 @@ def run_chains(
             status, made = executor.advance(chains, made, executor.segments_for(draws), report)
             if not status.ok or goal is None or draws >= goal.most:
                 break
-            if goal.reached(_gathered(chains, draws, plan.center, factor)):
+            if goal.reached(gathered(draws)):
                 break
             draws = min(2 * draws, goal.most)
     seconds = executor.seconds
-    flat = _gathered(chains, draws, plan.center, factor)
-    done = Run(flat, status, made * loop.segment_steps, seconds)
+    done = Run(gathered(draws), status, made * loop.segment_steps, seconds)
     executor.finish(chains, done)
     return done
 
 
-def _gathered(chains: list[Chain], draws: int, center: Vector, factor: Factor) -> Vector:
+def _gathered(chains: list[Chain], center: Vector, factor: Factor, draws: int) -> Vector:
     """The first draws of every chain as parameters, (chains, draws, D)."""
     dim = len(center)
     count = min(draws, *(sum(map(len, chain.draws)) for chain in chains))
@@ -149,7 +150,7 @@ def _prepare(
         parts=0 if mesh is None else mesh.shape[ROWS],
     )
     problem = Problem.of(plan, local.factor, rows, local.hyper, dtype)
-    chains = _begun(plan, loop, problem, local.factor, key, settings, starts)
+    chains = _begun(plan, problem.rule, local.factor, key, settings, starts)
     given = entropy, settings, checkpoint
     if mesh is None or feed is None:
         return ThreadExecutor(loop, problem, feed, *given), chains, local.factor
@@ -173,26 +174,25 @@ def _rows(
 
 def _begun(
     plan: Plan,
-    loop: Loop,
-    problem: Problem,
+    rule: Rule,
     factor: Factor,
     key: Array,
     settings: Settings,
     starts: Vector | None,
 ) -> list[Chain]:
     """Chains at their starts: those given, or as over-dispersed as the settings say."""
-    spread, kernel = factor.whiten(plan.predicted.sqrt(), plan.dim), build_kernel(loop, problem)
+    spread = factor.whiten(plan.predicted.sqrt(), plan.dim)
     chains = []
     for number in range(settings.chains):
         if starts is None:
             seed = np.random.SeedSequence(_entropy(key), spawn_key=(number + 1, _STARTS))
-            normal = np.random.default_rng(seed).normal(size=loop.dim)  # which is not compiled
+            rng = np.random.default_rng(seed)  # which is not compiled
+            normal = rng.normal(size=factor.coordinates(plan.dim))
             start = settings.dispersion * np.asarray(spread.matvec(normal))
         else:
             start = np.asarray(factor.solve(starts[number] - plan.center))
-        chain_key = jax.random.fold_in(key, number)
-        state = kernel.init(chain_key, jnp.asarray(start, np.dtype(settings.dtype)))
-        chains.append(Chain(number, chain_key, state))
+        state = rule.begin(jnp.asarray(start, np.dtype(settings.dtype)))
+        chains.append(Chain(number, jax.random.fold_in(key, number), state))
     return chains
 
 

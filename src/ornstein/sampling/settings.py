@@ -73,29 +73,6 @@ OpenProgress: TypeAlias = Callable[[int], AbstractContextManager[Report]]
 """Opens a reporter for a number of steps."""
 
 
-def diverged(chain: int, step: int) -> Status:
-    """A chain became non-finite."""
-    return Status(
-        False,
-        f"chain {chain} became non-finite at step {step}. The draws up to there are kept. Try "
-        "starts nearer the optimum (dispersion=1), a larger batch_size, a tighter prior, or "
-        "dtype='float64'; result.diagnose() shows which assumption fails.",
-        chain,
-        step,
-        "diverged",
-    )
-
-
-def interrupted(step: int) -> Status:
-    """Somebody asked to stop."""
-    return Status(
-        False,
-        f"interrupted after {step:,} steps of every chain. The draws up to there are kept.",
-        step=step,
-        kind="interrupted",
-    )
-
-
 def check_dtype(dtype: str | None) -> str:
     """``float32`` or ``float64``; JAX's own default if not given."""
     if dtype is None:

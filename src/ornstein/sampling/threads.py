@@ -20,7 +20,7 @@ from ornstein.data.batches import Order
 from ornstein.data.prefetch import Prefetch
 from ornstein.planning.rules.contract import State
 from ornstein.sampling.loop import Loop, Problem, Segments, advance
-from ornstein.sampling.settings import Report, Run, Settings, Status, diverged, interrupted
+from ornstein.sampling.settings import Report, Run, Settings, Status
 from ornstein.storage.checkpoint import Checkpoint, Saved
 
 _CHUNKS = 40  # dispatches a long run is cut into, so that progress can be shown
@@ -178,11 +178,20 @@ class ThreadExecutor:
         broken = [chain for chain in chains if chain.tail is not None]
         behind = [chain.at for chain in chains if chain.at < end and chain.tail is None]
         if behind:
-            return interrupted(min(behind) * self.loop.segment_steps), min(behind)
+            step = min(behind) * self.loop.segment_steps
+            message = (
+                f"interrupted after {step:,} steps of every chain. The draws up to there are kept."
+            )
+            return Status(False, message, step=step, kind="interrupted"), min(behind)
         if not broken:
             return Status(True, "ok"), end
         step, number = min((self._bad_step(chain), chain.number) for chain in broken)
-        return diverged(number, step), end
+        message = (
+            f"chain {number} became non-finite at step {step}. The draws up to there are kept. Try "
+            "starts nearer the optimum (dispersion=1), a larger batch_size, a tighter prior, or "
+            "dtype='float64'; result.diagnose() shows which assumption fails."
+        )
+        return Status(False, message, number, step, "diverged"), end
 
     def _move(self, chain: Chain, last: bool) -> Moved:
         """Advance a chain by a chunk, unless it diverges; its draws in whitened coordinates."""

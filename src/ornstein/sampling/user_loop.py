@@ -1,7 +1,7 @@
 """A plan as ``init`` and ``step`` functions, for a custom loop."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +20,7 @@ from ornstein.planning.plan_checks import refuse_other_engines
 from ornstein.planning.planner import fitting
 from ornstein.planning.plans import Plan
 from ornstein.planning.rules.contract import Info, State
-from ornstein.sampling.loop import Loop, Problem, build_kernel
+from ornstein.sampling.loop import Loop, Problem, step_inputs
 
 
 class Rows(NamedTuple):
@@ -28,15 +28,6 @@ class Rows(NamedTuple):
 
     numbers: Array
     weights: Array | None
-
-
-class Step(Protocol):
-    """One step."""
-
-    def __call__(
-        self, key: Array, state: State, batch: PyTree, weights: Array | None = None
-    ) -> tuple[State, Info]:
-        """Move."""
 
 
 class PlanKernel(NamedTuple):
@@ -57,7 +48,7 @@ class PlanKernel(NamedTuple):
     """
 
     init: Callable[[Array, PyTree], State]
-    step: Step
+    step: Callable[..., tuple[State, Info]]
     read: Callable[[State], PyTree]
     rows: Callable[[Array], Rows]
 
@@ -107,22 +98,23 @@ def kernel(post: Posterior, plan: Plan) -> PlanKernel:
     )
     hyper = ChainRule(post.model).constants(plan.center, IDENTITY, post.hyper, plan.anchor_slope)
     problem = Problem.of(plan, IDENTITY, None, hyper, dtype)
-    inner = build_kernel(loop, problem, to_device(plan.gain.astype(dtype)))
+    rule, inputs = problem.rule, step_inputs(loop, problem, to_device(plan.gain.astype(dtype)))
     center = jnp.asarray(plan.center, dtype)
 
     def shown(state: State) -> State:
-        fields = {name: getattr(state, name) for name in inner.rule.vectors}
+        fields = {name: getattr(state, name) for name in rule.vectors}
         fields["position"] = center + fields["position"]
         return state._replace(**{name: layout.unravel(flat) for name, flat in fields.items()})
 
     def hidden(state: State) -> State:
-        fields = {name: layout.vector(getattr(state, name)) for name in inner.rule.vectors}
+        fields = {name: layout.vector(getattr(state, name)) for name in rule.vectors}
         fields["position"] = fields["position"] - center
         return state._replace(**fields)
 
     def init(key: Array, position: PyTree) -> State:
+        del key  # no rule begins at random
         same_layout("position", position, layout)
-        return shown(inner.init(key, layout.vector(position).astype(dtype) - center))
+        return shown(rule.begin(layout.vector(position).astype(dtype) - center))
 
     def step(
         key: Array, state: State, batch: PyTree, weights: Array | None = None
@@ -130,11 +122,12 @@ def kernel(post: Posterior, plan: Plan) -> PlanKernel:
         _check_batch(batch, weights, post, plan)
         rows = jax.tree.map(lambda leaf: _in(leaf, dtype), batch)
         weighed = None if weights is None else _in(weights, dtype)
-        moved, info = inner.step(key, hidden(state), (rows, weighed))
+        noise = inputs.noise(key, ())
+        moved, info = rule.advance(inputs, hidden(state), (rows, weighed), noise)
         return shown(moved), Info(layout.unravel(info.gradient))
 
     def read(state: State) -> PyTree:
-        return layout.unravel(center + inner.read(hidden(state)))
+        return layout.unravel(center + rule.read(hidden(state)))
 
     return PlanKernel(init, step, read, _row_numbers(plan, dtype))
 

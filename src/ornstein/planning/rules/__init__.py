@@ -6,8 +6,7 @@ and the contract test find it by its name in :data:`RULES`.
 """
 
 from ornstein.planning.rules.contract import RULES, Rule
-from ornstein.planning.rules.first_order import Averaged, Decreasing, FirstOrder
-from ornstein.planning.rules.momentum import Momentum
+from ornstein.planning.rules.fixed_gain import Averaged, Decreasing, FirstOrder, Momentum
 from ornstein.planning.rules.running import Running
 
 __all__ = ["RULES", "Averaged", "Decreasing", "FirstOrder", "Momentum", "Rule", "Running"]

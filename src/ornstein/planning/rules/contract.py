@@ -45,62 +45,25 @@ def _no_moments(position: Array, batch: PyTree) -> tuple[Array, Array]:
 class Inputs(NamedTuple):
     """What a step uses beside the rule's constants.
 
-    Attributes
-    ----------
-    gradient
-        ``(position, batch) -> minibatch gradient``.
-    gain, noise_factor
-        ``K`` and a factor of ``Q``; None injects no noise.
-    dim, dtype
-        Of positions.
-    thin
-        Steps per draw.
-    moments
-        ``(position, batch) -> minibatch gradient, covariance of its rows' gradients``.
+    ``gradient`` and ``moments`` take a position and a batch; the latter gives the minibatch
+    gradient and the covariance of its rows' gradients.
     """
 
     gradient: Callable[[Array, PyTree], Array]
-    gain: Operator
-    noise_factor: Factor | None
+    gain: Operator  # K
+    noise_factor: Factor | None  # of Q; None injects no noise
     dim: int
     dtype: Any
-    thin: int = 1
+    thin: int = 1  # steps per draw
     moments: Callable[[Array, PyTree], tuple[Array, Array]] = _no_moments
-
-
-class Kernel(NamedTuple):
-    """A rule with its inputs: pure functions, the noise apart so that many steps' is drawn at once.
-
-    The rule's constants may be traced arrays here.
-    """
-
-    rule: "Rule"
-    inputs: Inputs
-
-    def init(self, key: Array, position: Array) -> State:
-        """The state at a position."""
-        del key  # no rule begins at random
-        return self.rule.begin(position)
 
     def noise(self, key: Array, shape: tuple[int, ...]) -> Array | None:
         """The injected noise ``N(0, F F')`` of so many steps, (*shape, D); None for no noise."""
-        _, _, factor, dim, dtype, *_ = self.inputs
+        factor = self.noise_factor
         if factor is None:
             return None
-        size = factor.coordinates(dim)
-        return factor.matvec(random_numbers.normals(key, (*shape, size), dtype))  # type: ignore[return-value]
-
-    def advance(self, state: State, batch: PyTree, noise: Array | None) -> tuple[State, Info]:
-        """One step, its noise given."""
-        return self.rule.advance(self.inputs, state, batch, noise)
-
-    def step(self, key: Array, state: State, batch: PyTree) -> tuple[State, Info]:
-        """One step, drawing its own noise."""
-        return self.advance(state, batch, self.noise(key, ()))
-
-    def read(self, state: State) -> Array:
-        """The draw that a state stands for."""
-        return self.rule.read(state)
+        size = factor.coordinates(self.dim)
+        return factor.matvec(random_numbers.normals(key, (*shape, size), self.dtype))  # type: ignore[return-value]
 
 
 @dataclass(frozen=True)
@@ -109,6 +72,7 @@ class Rule(ABC):
 
     A registered rule is a pytree: its fields are arguments of compiled code, those marked
     ``static`` are part of it. Covariances are those of a first-order step unless overridden.
+    Steps are pure functions, their noise given so that many steps' is drawn at once.
 
     Attributes
     ----------
@@ -196,7 +160,7 @@ class Rule(ABC):
     def advance(
         self, inputs: Inputs, state: State, batch: PyTree, noise: Array | None
     ) -> tuple[State, Info]:
-        """One step, its randomness given."""
+        """One step."""
 
     def read(self, state: State) -> Array:
         """The draw that a state stands for."""

@@ -31,17 +31,6 @@ class Running(Rule):
     """A first-order step whose gain follows the noise seen so far.
 
     Covariances are those with the gain to which the estimate converges.
-
-    Attributes
-    ----------
-    structure
-        Of the gain ``H``: dense, diagonal or scalar.
-    step_size, num_data, noise_ratio
-        ``eps``, N and ``C_S / C``.
-    extra_noise
-        ``E E'``.
-    noise_cov
-        C at the optimum, the first estimate; it weighs as much as one minibatch.
     """
 
     name: ClassVar[str] = "running"
@@ -49,12 +38,12 @@ class Running(Rule):
     beyond_optax: ClassVar[str | None] = "the rows' own gradients"
     plain_operations: ClassVar[bool] = False
 
-    structure: str = field(metadata={"static": True})
-    step_size: float
+    structure: str = field(metadata={"static": True})  # of H: dense, diagonal or scalar
+    step_size: float  # eps
     num_data: float
-    noise_ratio: float
-    extra_noise: Vector
-    noise_cov: Vector
+    noise_ratio: float  # C_S / C
+    extra_noise: Vector  # E E'
+    noise_cov: Vector  # C at the optimum: the first estimate, which weighs as one minibatch
 
     def epoch_covariance(self, per_epoch: int, chain: LinearChain) -> Vector:
         K, A, C_S, Q = chain

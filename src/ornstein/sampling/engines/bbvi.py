@@ -236,6 +236,7 @@ class _Fit:
 
     def run(self, report: Report) -> Status:
         """Rounds until the ELBO settles, the steps are spent or something is not finite."""
+        changes = np.empty(0)
         while (chunks := self._next_round()) > 0:
             params = self._round(chunks, report)
             finite = all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(params))
@@ -250,9 +251,10 @@ class _Fit:
                     step=self.steps,
                     kind="diverged",
                 )
-            if self._settled():
+            changes = np.abs(np.diff([end.elbo for end in self.ends]))
+            if len(changes) > 1 and changes[-2:].max() < self.tolerance:
                 return Status(True, "ok")
-        self._warn()
+        self._warn(changes)
         return Status(True, "ok")
 
     def _next_round(self) -> int:
@@ -285,20 +287,12 @@ class _Fit:
             self.state = self.state._replace(params=to_device(cast(total, self.dtype)))
         return total
 
-    def _settled(self) -> bool:
-        """Whether each of the last two rounds changed the ELBO by less than the tolerance."""
-        changes = np.abs(np.diff([end.elbo for end in self.ends[-3:]]))
-        return len(changes) == 2 and bool(changes.max() < self.tolerance)
-
-    def _warn(self) -> None:
-        changes = np.abs(np.diff([end.elbo for end in self.ends]))
-        found = (
-            f"its last round changed the ELBO by {changes[-1]:.2g} nats, " if len(changes) else ""
-        )
+    def _warn(self, changes: Vector) -> None:
+        last = "".join(f"its last round changed the ELBO by {x:.2g} nats, " for x in changes[-1:])
         remedy = "raise max_steps, batch_size or tolerance"
         remedy = remedy if self.anchored else f"use control_variates=True, or {remedy}"
         warnings.warn(
-            f"the variational fit did not settle in {self.steps:,} steps: {found}"
+            f"the variational fit did not settle in {self.steps:,} steps: {last}"
             f"tolerance={self.tolerance:g}. To settle it, {remedy}.",
             TargetWarning,
             stacklevel=5,
