@@ -125,7 +125,9 @@ class MeshExecutor(ThreadExecutor):
                 *(chain.state for chain in chains),
             )
             found = function(self.everywhere, self._spread(words, P(CHAINS)), stacked, segments)
-            return fetched(found)
+            if multihost.count() == 1:
+                return jax.tree.map(np.asarray, found)
+            return multihost_utils.process_allgather(found, tiled=True)
 
     def _segments_of(self, chains: list[Chain], numbers: range) -> Segments:
         """Rows of segments on the devices that need them, read by this process for its own."""
@@ -196,10 +198,3 @@ def compiled(mesh: Mesh, loop: Loop, watch: bool, impl: Any) -> Callable[..., An
         check_vma=False,
     )
     return jax.jit(spread)
-
-
-def fetched(tree: PyTree) -> Any:
-    """All of every array on this host."""
-    if multihost.count() == 1:
-        return jax.tree.map(np.asarray, tree)
-    return multihost_utils.process_allgather(tree, tiled=True)

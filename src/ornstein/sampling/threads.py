@@ -15,7 +15,7 @@ import numpy.typing as npt
 from ornstein._base.memory import fresh
 from ornstein._base.precision import precision_of
 from ornstein._base.trees import to_device
-from ornstein._base.types import Array, PyTree
+from ornstein._base.types import Array
 from ornstein.data.batches import Order
 from ornstein.data.prefetch import Prefetch
 from ornstein.planning.rules.contract import State
@@ -29,6 +29,7 @@ _CHUNK_WORK = 4e9  # unless they make so many multiplications
 _DISPATCH_WORK = 3e7  # the same of a short run's dispatch, whose overhead is small beside them
 _ORDER_BYTES = 2**26  # permutations held at once by one chain
 _FED_BYTES = 2**27  # rows read ahead, of all chains
+_KEPT = "The draws up to there are kept."
 
 
 @dataclass
@@ -179,17 +180,15 @@ class ThreadExecutor:
         behind = [chain.at for chain in chains if chain.at < end and chain.tail is None]
         if behind:
             step = min(behind) * self.loop.segment_steps
-            message = (
-                f"interrupted after {step:,} steps of every chain. The draws up to there are kept."
-            )
+            message = f"interrupted after {step:,} steps of every chain. {_KEPT}"
             return Status(False, message, step=step, kind="interrupted"), min(behind)
         if not broken:
             return Status(True, "ok"), end
         step, number = min((self._bad_step(chain), chain.number) for chain in broken)
         message = (
-            f"chain {number} became non-finite at step {step}. The draws up to there are kept. Try "
-            "starts nearer the optimum (dispersion=1), a larger batch_size, a tighter prior, or "
-            "dtype='float64'; result.diagnose() shows which assumption fails."
+            f"chain {number} became non-finite at step {step}. {_KEPT} Try starts nearer the "
+            "optimum (dispersion=1), a larger batch_size, a tighter prior, or dtype='float64'; "
+            "result.diagnose() shows which assumption fails."
         )
         return Status(False, message, number, step, "diverged"), end
 
@@ -224,20 +223,16 @@ class ThreadExecutor:
             chain.orders = fresh(shape, np.int32), fresh(shape, np.int32)
         orders = chain.orders[first // self.chunk % 2]
         batches.write_permutations(self.entropy, chain.number, numbers, steps, orders)
+        rows = None
+        if self.feed is not None:
+            parts = [self.feed.rows(chain.number, number, steps) for number in numbers]
+            rows = jax.tree.map(lambda *leaves: np.stack(leaves), *parts)
         return Segments(
             number=np.asarray(numbers, np.int32),  # type: ignore[arg-type]
             order=orders,  # type: ignore[arg-type]
             phase=np.asarray([batches.phase(n, steps) for n in numbers], np.int32),  # type: ignore[arg-type]
-            rows=self._fed(chain, numbers),
+            rows=rows,
         )
-
-    def _fed(self, chain: Chain, numbers: range) -> PyTree:
-        """Rows of segments, read now; None where they are in memory."""
-        if self.feed is None:
-            return None
-        steps = self.loop.segment_steps
-        parts = [self.feed.rows(chain.number, number, steps) for number in numbers]
-        return jax.tree.map(lambda *leaves: np.stack(leaves), *parts)
 
     def _chunk_segments(self, total: int) -> int:
         """Segments in one dispatch; with checkpoints, no more than are worth one."""

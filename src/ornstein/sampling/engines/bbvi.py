@@ -288,7 +288,9 @@ class _Fit:
         return total
 
     def _warn(self, changes: Vector) -> None:
-        last = "".join(f"its last round changed the ELBO by {x:.2g} nats, " for x in changes[-1:])
+        last = (
+            f"its last round changed the ELBO by {changes[-1]:.2g} nats, " if changes.size else ""
+        )
         remedy = "raise max_steps, batch_size or tolerance"
         remedy = remedy if self.anchored else f"use control_variates=True, or {remedy}"
         warnings.warn(
