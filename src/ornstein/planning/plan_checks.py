@@ -101,7 +101,7 @@ def warnings(plan: Plan) -> Iterator[str]:
     """What a user should know of a plan before running it."""
     geometry, anchored, batches = plan.geometry, plan.anchor, plan.batches
     if geometry.structure == "diagonal":
-        yield ("only diagonals of A and C are known: the prediction ignores correlations")
+        yield "only diagonals of A and C are known: the prediction ignores correlations"
     if geometry.approximate:
         parts = "A and C" if anchored is not None else "A"
         yield (
@@ -123,21 +123,21 @@ def warnings(plan: Plan) -> Iterator[str]:
     if prior_only:
         yield ("the prior dominates the data for " + prior_only)
     if plan.target == "posterior" and plan.predicted_kl > 0.1:
-        yield (f"the draws will be {plan.predicted_kl:.2g} nats off the posterior{_better(plan)}")
+        yield f"the draws will be {plan.predicted_kl:.2g} nats off the posterior{_better(plan)}"
     if anchored is not None:
         _, safe = batch_size(geometry, anchored)
         if batches.batch_size < safe:
             yield (
                 f"a few rows dominate: row {anchored.row} has leverage "
                 f"{anchored.strongest / geometry.num_data:.2g}, and control variates need a "
-                f"batch_size of {safe:,} for it; look at such rows, or expect heavy tails"
+                f"batch_size of {safe:,} for it; inspect such rows, or expect heavy tails"
             )
     if batches.scheme == "epochs":
-        yield ("an epoch loader's noise cancels over an epoch: prefer windows (X7)")
+        yield "an epoch loader's noise cancels over an epoch: prefer windows (X7)"
     if plan.relaxation_steps > 1e5:
-        yield (f"the slowest direction needs {plan.relaxation_steps:.2g} steps to forget its start")
+        yield f"the slowest direction needs {plan.relaxation_steps:.2g} steps to forget its start"
     if geometry.relative_error > 0.05:
-        yield (f"A and C are known to {geometry.relative_error:.0%} only; raise geometry_rows")
+        yield f"A and C are known to {geometry.relative_error:.0%} only; raise geometry_rows"
     if geometry.approximate and anchored is None and plan.noise_share > _UNKNOWN_SHARE:
         yield (
             f"minibatches make up to {plan.noise_share:.0%} of a step's noise, whose correlations "

@@ -23,7 +23,7 @@ from ornstein.models.posterior import Posterior
 from ornstein.planning import methods, plan_checks
 from ornstein.planning.methods import Method
 from ornstein.planning.plans import Plan
-from ornstein.planning.tuning import Parameters, Task, tune_chain, tune_engine
+from ornstein.planning.tuning import Task, tune_chain, tune_engine
 
 _PASSES = 20  # to find the covariance over which anchored noise is averaged
 _SETTLED = 1e-3  # relative to the variances
@@ -81,6 +81,7 @@ def plan(
 
     Examples
     --------
+    >>> import numpy as np
     >>> import ornstein as orn
     >>> X = np.linspace(-1, 1, 200)[:, None]
     >>> post = orn.models.linear(X, np.sin(X[:, 0]))
@@ -124,7 +125,7 @@ def plan(
         gain.held(post).refuse_anchors()
     theta = find_optimum(post) if at is None else post.layout.ravel(at)
     geometry = estimation.around(post, theta, gain, geometry_rows, key)
-    task = Task(chosen, gain.name, options, geometry, Parameters.of(post))
+    task = Task(chosen, gain.name, options, geometry, tuple(post.labels), post.layout, post.model)
     if chosen.engine != "chain":
         anchored = control_variates is not False and chosen.control_variates is not None
         return tune_engine(task, batch_size, anchored)
@@ -162,7 +163,8 @@ def replan(post: Posterior, near: Plan) -> Plan:
         slope = post.num_data * geometry.gradient
         anchored = replace(anchored, slope=slope, seen=fingerprint((post.data, post.hyper)))
     method, options = methods.METHODS[near.method], dict(near.options)
-    task = Task(method, near.structure, options, geometry, Parameters.of(post))
+    named = tuple(post.labels), post.layout, post.model
+    task = Task(method, near.structure, options, geometry, *named)
     return tune_chain(task, near.batches.scheme, near.batch_size, anchored)
 
 

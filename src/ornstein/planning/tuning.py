@@ -22,7 +22,6 @@ from ornstein.curvature.geometry import Geometry
 from ornstein.data.batches import SCHEMES, Batches
 from ornstein.linalg.operators import Operator, as_operator
 from ornstein.models.contract import Model
-from ornstein.models.posterior import Posterior
 from ornstein.planning import methods, plan_checks
 from ornstein.planning.methods import Method, Setting
 from ornstein.planning.plans import Plan
@@ -36,19 +35,6 @@ _WORTH_ARRANGING = 2  # passes over the rows that a permutation must serve to be
 _SMALL_STEPS = 100  # rows of a batch for methods that want small steps
 
 
-class Parameters(NamedTuple):
-    """What a plan needs to know of the parameters: names, layout, and the model if there is one."""
-
-    labels: tuple[str, ...]
-    layout: Layout
-    model: Model | None = None
-
-    @classmethod
-    def of(cls, post: Posterior) -> "Parameters":
-        """Those of a posterior."""
-        return cls(tuple(post.labels), post.layout, post.model)
-
-
 class Task(NamedTuple):
     """What is to be tuned: a method and the structure of its gain, to a geometry."""
 
@@ -56,7 +42,9 @@ class Task(NamedTuple):
     structure: str
     options: dict[str, Any]
     geometry: Geometry
-    parameters: Parameters
+    labels: tuple[str, ...]
+    layout: Layout
+    model: Model | None = None
 
 
 class Update(NamedTuple):
@@ -147,7 +135,7 @@ def tune(
     drawn = (scheme for scheme in SCHEMES if scheme not in ("weighted", "blocks"))
     checks.choice("batches", batches, ("auto", *drawn))
     layout = Layout.of(np.zeros(geometry.dim))
-    task = Task(chosen, structure, given, geometry, Parameters(tuple(layout.labels()), layout))
+    task = Task(chosen, structure, given, geometry, tuple(layout.labels()), layout)
     if chosen.engine != "chain":
         return tune_engine(task, batch_size, anchored=False)
     return tune_chain(task, batches, batch_size, None)
@@ -192,7 +180,7 @@ def _default_batch_size(task: Task, anchored: Anchor | None) -> int:
 
 def _update(task: Task, batches: Batches, anchored: Anchor | None) -> Update:
     """What the method's recipe makes of the geometry, along the coordinates of its gain."""
-    method, structure, options, geometry, _ = task
+    method, structure, options, geometry, *_ = task
     noise_cov = geometry.noise_cov if anchored is None else anchored.noise_cov
     frame = geometry.frame
     setting = Setting(
@@ -225,8 +213,8 @@ def _tuned(task: Task, batches: Batches, anchored: Anchor | None) -> Plan:
         draws = _MANY_PARAMETERS_DRAWS
         made = by_spectrum(geometry, update, batches, anchored)
     else:
-        draws, names = _DRAWS, (task.method.name, task.parameters.labels)
-        made = by_matrices(geometry, update, batches, *names)
+        draws = _DRAWS
+        made = by_matrices(geometry, update, batches, task.method.name, task.labels)
     thin = max(_stride(made.relaxation_steps, batches), update.rule.min_thin)
     warmup = _WARMUP * thin
     plan = _plan(task, batches, anchored, update, made, warmup, thin, draws)
@@ -256,7 +244,7 @@ def _plan(
     thin: int,
     draws: int,
 ) -> Plan:
-    method, structure, options, geometry, parameters = task
+    method, structure, options, geometry, labels, layout, model = task
     plan = Plan(
         method=method.name,
         equation=method.variant(structure)[0],
@@ -270,7 +258,9 @@ def _plan(
         rule=update.rule,
         geometry=geometry,
         anchor=anchored,
-        **parameters._asdict(),
+        labels=labels,
+        layout=layout,
+        model=model,
         **made._asdict(),
         warmup=warmup,
         thin=thin,
@@ -299,7 +289,8 @@ def by_matrices(
     modes = theory.modes(K, A)
     plan_checks.refuse_unstable(method, modes, rule.stability_limit, geometry, labels)
     relaxation = plan_checks.refuse_endless(float(np.max(rule.relaxation_steps(modes.rates))))
-    cov, limit = rule.covariance_under(batches, chain), rule.small_step_covariance(chain)
+    epochs, limit = batches.scheme == "epochs", rule.small_step_covariance(chain)
+    cov = rule.epoch_covariance(batches.per_epoch, chain) if epochs else rule.covariance(chain)
     predicted = geometry.hessian.from_aligned(cov)
     return Prediction(
         predicted,

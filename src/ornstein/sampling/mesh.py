@@ -6,6 +6,7 @@ this alike, reads the rows of its own devices and knows all draws.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -23,9 +24,8 @@ from ornstein._base.types import Array, PyTree
 from ornstein.data.on_disk import ahead
 from ornstein.data.prefetch import SCHEMES, Prefetch
 from ornstein.sampling.loop import ROWS, Loop, Problem, Segments, advance
-from ornstein.sampling.settings import Report, Settings, Status
-from ornstein.sampling.threads import Chain, ThreadExecutor
-from ornstein.storage.checkpoint import Checkpoint
+from ornstein.sampling.settings import Report, Status
+from ornstein.sampling.threads import Chain, ThreadExecutor, stacked
 
 CHAINS = "chains"
 """The axis of a mesh along which whole chains are spread."""
@@ -63,23 +63,17 @@ def checked_mesh(mesh: Mesh, chains: int, feed: Prefetch) -> Mesh:
     return Mesh(devices.reshape(sizes), (CHAINS, ROWS))
 
 
+@dataclass(eq=False)
 class MeshExecutor(ThreadExecutor):
     """Moves all chains together over a mesh."""
 
-    def __init__(
-        self,
-        mesh: Mesh,
-        loop: Loop,
-        problem: Problem,
-        feed: Prefetch,
-        entropy: tuple[int, ...],
-        settings: Settings,
-        checkpoint: Checkpoint | None,
-    ) -> None:
-        self.mesh, self.reads = mesh, feed
-        super().__init__(loop, problem, feed, entropy, settings, checkpoint)
+    feed: Prefetch
+    mesh: Mesh
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         with precision_of(self.settings.dtype):
-            self.everywhere = jax.tree.map(lambda leaf: self._spread(leaf, P()), problem)
+            self.everywhere = jax.tree.map(lambda leaf: self._spread(leaf, P()), self.problem)
 
     def advance(
         self, chains: list[Chain], first: int, total: int, report: Report
@@ -120,11 +114,11 @@ class MeshExecutor(ThreadExecutor):
         words = np.stack([np.asarray(jax.random.key_data(chain.key)) for chain in chains])
         function = compiled(self.mesh, self.loop, watch, jax.random.key_impl(chains[0].key))
         with precision_of(self.settings.dtype):
-            stacked = jax.tree.map(
-                lambda *leaves: self._spread(np.stack([np.asarray(x) for x in leaves]), P(CHAINS)),
-                *(chain.state for chain in chains),
+            keys_and_states = jax.tree.map(
+                lambda leaf: self._spread(leaf, P(CHAINS)),
+                (words, stacked([chain.state for chain in chains])),
             )
-            found = function(self.everywhere, self._spread(words, P(CHAINS)), stacked, segments)
+            found = function(self.everywhere, *keys_and_states, segments)
             if multihost.count() == 1:
                 return jax.tree.map(np.asarray, found)
             return multihost_utils.process_allgather(found, tiled=True)
@@ -157,17 +151,14 @@ class MeshExecutor(ThreadExecutor):
         """Rows for one device: (chains, segments, steps, rows, ...) of its own."""
         groups, parts = self.mesh.devices.shape
         mine = range(row * chains // groups, (row + 1) * chains // groups)
-        shards = self.reads.shards
+        shards = self.feed.shards
         own = range(column * shards // parts, (column + 1) * shards // parts)
         steps = self.loop.segment_steps
-        by_chain = [
-            jax.tree.map(
-                lambda *leaves: np.stack(leaves),
-                *(self.reads.rows(chain, number, steps, own) for number in numbers),
-            )
-            for chain in mine
-        ]
-        return jax.tree.map(lambda *leaves: np.stack(leaves), *by_chain)
+
+        def rows_of(chain: int) -> PyTree:
+            return stacked([self.feed.rows(chain, number, steps, own) for number in numbers])
+
+        return stacked([rows_of(chain) for chain in mine])
 
     def _spread(self, value: Any, spec: P) -> Array:
         """A host array on all devices that are to have a part of it."""

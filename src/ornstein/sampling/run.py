@@ -60,7 +60,7 @@ def run_chains(
     ended = executor.restore(chains)
     if ended is not None:
         if not isinstance(ended["done"], Run):
-            raise CheckpointError(f"the checkpoint's end holds no run: {shown(ended['done'])}.")
+            raise CheckpointError(f"the checkpoint's end is not a run: {shown(ended['done'])}.")
         return ended["done"]._replace(flat=gathered(ended["draws"]))
     draws, status, made = settings.draws, Status(True, "ok"), 0
     with (
@@ -154,7 +154,7 @@ def _prepare(
     given = entropy, settings, checkpoint
     if mesh is None or feed is None:
         return ThreadExecutor(loop, problem, feed, *given), chains, local.factor
-    return MeshExecutor(mesh, loop, problem, feed, *given), chains, local.factor
+    return MeshExecutor(loop, problem, feed, *given, mesh), chains, local.factor
 
 
 def _rows(

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from ornstein._base.memory import fresh
 from ornstein._base.precision import precision_of
 from ornstein._base.trees import to_device
-from ornstein._base.types import Array
+from ornstein._base.types import Array, PyTree
 from ornstein.data.batches import Order
 from ornstein.data.prefetch import Prefetch
 from ornstein.planning.rules.contract import State
@@ -65,21 +65,24 @@ class Moved(NamedTuple):
     state: State | None
 
 
+def stacked(trees: list[PyTree]) -> PyTree:
+    """Trees of arrays as one, whose arrays have one more axis in front."""
+    return jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf) for leaf in leaves]), *trees)
+
+
+@dataclass(eq=False)
 class ThreadExecutor:
     """Moves all chains, each by chunks of segments at its own pace."""
 
-    def __init__(
-        self,
-        loop: Loop,
-        problem: Problem,
-        feed: Prefetch | None,
-        entropy: tuple[int, ...],
-        settings: Settings,
-        checkpoint: Checkpoint | None,
-    ) -> None:
-        self.loop, self.problem, self.entropy, self.settings = loop, problem, entropy, settings
-        self.feed, self.checkpoint = feed, checkpoint
-        self.chunk = self._chunk_segments(self.segments_for(settings.draws))
+    loop: Loop
+    problem: Problem
+    feed: Prefetch | None
+    entropy: tuple[int, ...]
+    settings: Settings
+    checkpoint: Checkpoint | None
+
+    def __post_init__(self) -> None:
+        self.chunk = self._chunk_segments(self.segments_for(self.settings.draws))
         self.stopping: Callable[[], bool] = lambda: False
         self.began = perf_counter()
 
@@ -116,7 +119,7 @@ class ThreadExecutor:
 
     def save(self, chains: list[Chain], only_if_due: bool = False) -> None:
         """Write a checkpoint, if there is one."""
-        if self.checkpoint is not None and (self.checkpoint.due or not only_if_due):
+        if self.checkpoint is not None and (not only_if_due or self.checkpoint.due):
             saved = [Saved(chain.at, chain.leaves, chain.kept) for chain in chains]
             self.checkpoint.save(saved, self.seconds)
 
@@ -225,8 +228,7 @@ class ThreadExecutor:
         batches.write_permutations(self.entropy, chain.number, numbers, steps, orders)
         rows = None
         if self.feed is not None:
-            parts = [self.feed.rows(chain.number, number, steps) for number in numbers]
-            rows = jax.tree.map(lambda *leaves: np.stack(leaves), *parts)
+            rows = stacked([self.feed.rows(chain.number, number, steps) for number in numbers])
         return Segments(
             number=np.asarray(numbers, np.int32),  # type: ignore[arg-type]
             order=orders,  # type: ignore[arg-type]

@@ -114,9 +114,9 @@ class Method:
         """The given options and the others' defaults; suggestions may come from other words."""
         unknown = sorted(set(options) - set(self.options))
         if unknown:
-            known = ", ".join(self.options) or "none"
+            offered = ", ".join(self.options) or "none"
             raise InputError(
-                f"method {self.name!r} has no option {unknown[0]!r}; its options: {known}."
+                f"method {self.name!r} has no option {unknown[0]!r}; its options: {offered}."
                 f"{checks.nearest(unknown[0], (*self.options, *known_elsewhere))}"
             )
         return {**self.options, **options}

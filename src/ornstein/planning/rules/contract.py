@@ -11,7 +11,6 @@ from ornstein import theory
 from ornstein._base import random_numbers
 from ornstein._base.errors import InputError
 from ornstein._base.types import Array, PyTree, Vector
-from ornstein.data.batches import Batches
 from ornstein.linalg.operators import Factor, Operator
 from ornstein.storage import codec
 
@@ -111,12 +110,6 @@ class Rule(ABC):
         """The same under an epoch loader (X7); refused unless the rule predicts it."""
         del per_epoch, chain
         raise InputError(f"{self.title} under an epoch loader is not planned for; use windows.")
-
-    def covariance_under(self, batches: Batches, chain: LinearChain) -> Vector:
-        """Covariance of the draws for these batches; refuses those it cannot be planned for."""
-        if batches.scheme == "epochs":
-            return self.epoch_covariance(batches.per_epoch, chain)
-        return self.covariance(chain)
 
     def run_covariance(self, first: int, last: int, chain: LinearChain) -> Vector:
         """Mean covariance of the iterates ``first`` to ``last``, for a rule not ``stationary``."""
