@@ -35,10 +35,7 @@ _KERNEL = {"xla_cpu_small_call": "true", "inlineable": "false"}
 
 @dataclass(frozen=True)
 class Loop:
-    """What compiled code is keyed on, beside the rule.
-
-    On a mesh, batches are shared by ``parts`` devices along its axis ``rows``.
-    """
+    """What compiled code is keyed on, beside the rule."""
 
     model: LocalModel
     reader: Reader
@@ -46,7 +43,7 @@ class Loop:
     thin: int
     segment_draws: int
     dtype: str
-    parts: int = 0
+    parts: int = 0  # devices that share a batch, along the axis ``rows`` of a mesh
 
     @property
     def segment_steps(self) -> int:
@@ -55,10 +52,7 @@ class Loop:
 
     @property
     def block(self) -> int:
-        """Steps whose random numbers are made at once.
-
-        A power of two of draws, or a divisor of ``thin``.
-        """
+        """Steps whose random numbers are made at once: 2^k draws, or a divisor of ``thin``."""
         by_row = self.reader.random_numbers > 1
         bulk = max(1, (_ROWS_BULK if by_row else _BULK) // (self.dim + self.reader.random_numbers))
         if self.thin > bulk:
@@ -101,15 +95,12 @@ class Problem(NamedTuple):
 
 
 class Segments(NamedTuple):
-    """What distinguishes a chunk's segments: number, permutation, phase in the epoch.
-
-    ``rows`` are those of every step where the host reads them.
-    """
+    """What distinguishes a chunk's segments: number, permutation, phase in the epoch."""
 
     number: Array
     order: Array
     phase: Array
-    rows: PyTree = None
+    rows: PyTree = None  # of every step, where the host reads them
 
 
 def step_inputs(loop: Loop, problem: Problem, gain: Operator | None = None) -> Inputs:

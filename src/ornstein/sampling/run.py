@@ -173,12 +173,7 @@ def _rows(
 
 
 def _begun(
-    plan: Plan,
-    rule: Rule,
-    factor: Factor,
-    key: Array,
-    settings: Settings,
-    starts: Vector | None,
+    plan: Plan, rule: Rule, factor: Factor, key: Array, settings: Settings, starts: Vector | None
 ) -> list[Chain]:
     """Chains at their starts: those given, or as over-dispersed as the settings say."""
     spread = factor.whiten(plan.predicted.sqrt(), plan.dim)

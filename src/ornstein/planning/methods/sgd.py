@@ -62,10 +62,7 @@ def _sandwich(setting: Setting) -> Recipe:
 
 
 def _averaged(
-    units: Callable[[Vector], Vector],
-    setting: Setting,
-    window: int | None,
-    step_size: float | None,
+    units: Callable[[Vector], Vector], setting: Setting, window: int | None, step_size: float | None
 ) -> Tuned:
     """Means of iterates of SGD whose gain is ``step_size`` of the fastest direction's Newton step.
 
