@@ -45,8 +45,7 @@ from ornstein.results.diagnosis import Check, Diagnosis
 from ornstein.results.measure import MeasuredKL
 from ornstein.results.result import Result
 from ornstein.sampling import distributed
-from ornstein.sampling.optax_loop import as_optax
-from ornstein.sampling.user_loop import PlanKernel, Rows, kernel
+from ornstein.sampling.custom_loops import PlanKernel, Rows, as_optax, kernel
 
 if TYPE_CHECKING:
     from ornstein import estimators, tables

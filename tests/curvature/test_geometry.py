@@ -176,6 +176,15 @@ def test_lbfgs_agrees_with_newton(monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_allclose(find_optimum(post), newton, atol=1e-6)
 
 
+def test_a_search_by_lbfgs_that_does_not_end_is_not_called_newtons(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(optimum, "_CHEAP", 0)
+    with pytest.raises(orn.OptimumError, match=r"after \d+ searches by L-BFGS") as caught:
+        find_optimum(zoo()["logistic"], slack=0.0)  # which no slope is small enough for
+    assert "Newton" not in str(caught.value)
+
+
 def test_an_improper_posterior_is_refused() -> None:
     x = np.linspace(-1, 1, 20)
     post = orn.Posterior(

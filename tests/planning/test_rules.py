@@ -19,26 +19,18 @@ from ornstein.linalg.eigen import inverse
 from ornstein.linalg.operators import Dense, as_operator
 from ornstein.planning import methods
 from ornstein.planning.methods import Method, Setting, Tuned
-from ornstein.planning.rules import (
-    RULES,
-    Averaged,
-    Decreasing,
-    FirstOrder,
-    Info,
-    Inputs,
-    Kernel,
-    LinearChain,
-    Momentum,
-    Rule,
-    Running,
-    register,
-)
+from ornstein.planning.rules import RULES, Averaged, Decreasing, FirstOrder, Momentum, Rule, Running
+from ornstein.planning.rules.contract import Info, Inputs, LinearChain, register
 from ornstein.storage import codec
 from support import method_contract
 from support.montecarlo import Floats, assert_covariance, rejects_covariance
 from support.problems import regression
 
 # A custom rule ------------------------------------------------------------------------------------
+
+
+class Here(NamedTuple):
+    position: jax.Array
 
 
 @register
@@ -57,9 +49,6 @@ class HalfSteps(Rule):
     def covariance(self, chain: LinearChain) -> Vector:
         return theory.finite_step_covariance(*self._as_one(chain))
 
-    def small_step_covariance(self, chain: LinearChain) -> Vector:
-        return theory.ou_covariance(*chain)
-
     def _as_one(self, chain: LinearChain) -> LinearChain:
         K, A = chain.gain, chain.hessian
         return chain._replace(gain=K - K @ A @ K / 4)
@@ -71,28 +60,18 @@ class HalfSteps(Rule):
     def relaxation_steps(self, rates: Vector) -> Vector:
         return theory.relaxation_steps(rates - rates**2 / 4)
 
-    def kernel(self, inputs: Inputs) -> Kernel:
-        return Kernel(begin, inputs.noise, partial(two_halves, self, inputs))
+    def begin(self, position: jax.Array) -> Any:
+        return Here(position)
+
+    def advance(self, inputs: Inputs, state: Any, batch: Any, noise: Any) -> tuple[Any, Info]:
+        position = state.position
+        for _ in range(2):
+            slope = inputs.gradient(position, batch)
+            position = position - self.share * inputs.gain.matvec(slope)
+        return Here(position if noise is None else position + noise), Info(slope)
 
     def lines(self) -> list[tuple[str, str]]:
         return [("steps", "in two halves")]
-
-
-class Here(NamedTuple):
-    position: jax.Array
-
-
-def begin(key: jax.Array, position: jax.Array) -> Here:
-    del key
-    return Here(position)
-
-
-def two_halves(rule: HalfSteps, inputs: Inputs, state: Here, batch: Any, noise: Any) -> Any:
-    position = state.position
-    for _ in range(2):
-        slope = inputs.gradient(position, batch)
-        position = position - rule.share * inputs.gain.matvec(slope)
-    return Here(position if noise is None else position + noise), Info(slope)
 
 
 def tune_half_steps(setting: Setting) -> Tuned:
@@ -170,8 +149,8 @@ def planned(name: str) -> tuple[orn.Posterior, orn.Plan]:
     return post, orn.plan(post, batch_size=40, **PLANS[name])
 
 
-def kernel_of(rule: Rule, chain: LinearChain) -> Kernel:
-    """The rule's kernel where a batch is the noise of its gradient."""
+def inputs_of(rule: Rule, chain: LinearChain) -> Inputs:
+    """What steps use where a batch is the noise of its gradient."""
 
     def gradient(position: jax.Array, batch: jax.Array) -> jax.Array:
         return jnp.asarray(A) @ position + batch
@@ -181,23 +160,26 @@ def kernel_of(rule: Rule, chain: LinearChain) -> Kernel:
 
     root = None if chain.injected_cov is None else Dense(chain.injected_cov).sqrt()
     noise = rule.noise_factor(root)
-    return rule.kernel(Inputs(gradient, as_operator(chain.gain), noise, 3, float, THIN, moments))
+    return Inputs(gradient, as_operator(chain.gain), noise, 3, float, THIN, moments)
 
 
-def iterates(kernel: Kernel, key: jax.Array, start: Floats, draws: int, quiet: bool) -> Any:
+def iterates(
+    rule: Rule, chain: LinearChain, key: jax.Array, start: Floats, draws: int, quiet: bool
+) -> Any:
     """Draws of one chain, and its state's position after each."""
-    start_key, batches, noises = jax.random.split(key, 3)
+    inputs = inputs_of(rule, chain)
+    _, batches, noises = jax.random.split(key, 3)
     root = np.zeros((3, 3)) if quiet else np.linalg.cholesky(C / S)
     steps = draws * THIN
     errors = jax.random.normal(batches, (steps, 3)) @ jnp.asarray(root).T
-    noise = None if quiet or kernel.noise is None else kernel.noise(noises, (steps,))
+    noise = None if quiet else inputs.noise(noises, (steps,))
 
     def draw(state: Any, ready: Any) -> Any:
-        state, _ = jax.lax.scan(lambda s, r: (kernel.advance(s, *r)[0], None), state, ready)
-        return state, (kernel.read(state), state.position)
+        state, _ = jax.lax.scan(lambda s, r: (rule.advance(inputs, s, *r)[0], None), state, ready)
+        return state, (rule.read(state), state.position)
 
     ready = jax.tree.map(lambda leaf: leaf.reshape(-1, THIN, 3), (errors, noise))
-    return jax.lax.scan(draw, kernel.init(start_key, jnp.asarray(start)), ready)[1]
+    return jax.lax.scan(draw, rule.begin(jnp.asarray(start)), ready)[1]
 
 
 def test_every_rule_is_an_example() -> None:
@@ -210,9 +192,8 @@ def test_T2_X4_X5_R8_linear_chains_have_the_predicted_covariance(name: str) -> N
     draws, keys = 1600, jax.random.split(jax.random.key(1), CHAINS)
     stationary = np.linalg.cholesky(rule.covariance(chain))
     starts = np.random.default_rng(0).normal(size=(CHAINS, 3)) @ stationary.T
-    kernel = kernel_of(rule, chain)
-    run = jax.jit(jax.vmap(partial(iterates, kernel, draws=draws + FIRST // THIN, quiet=False)))
-    found = np.asarray(run(keys, starts)[0])[:, FIRST // THIN :]
+    run = partial(iterates, rule, chain, draws=draws + FIRST // THIN, quiet=False)
+    found = np.asarray(jax.jit(jax.vmap(run))(keys, starts)[0])[:, FIRST // THIN :]
     if rule.stationary:
         predicted = rule.covariance(chain)
     else:
@@ -241,8 +222,8 @@ def test_T2_X4_the_stability_limit_is_where_chains_begin_to_grow(name: str) -> N
         rule = Decreasing(0.0, 1.0)
     for factor, grows in ((0.98, False), (1.02, True)):
         gain = factor * rule.stability_limit / fastest * np.eye(3)
-        kernel = kernel_of(rule, chain._replace(gain=gain))
-        _, path = iterates(kernel, jax.random.key(0), np.ones(3), 100, quiet=True)
+        faster = chain._replace(gain=gain)
+        _, path = iterates(rule, faster, jax.random.key(0), np.ones(3), 100, quiet=True)
         assert bool(jnp.linalg.norm(path[-1]) > 1) == grows
         assert np.isnan(rule.covariance(chain._replace(gain=gain))).all() == grows
 
@@ -252,7 +233,7 @@ def test_T2_X4_chains_forget_within_their_relaxation_time(name: str) -> None:
     rule, chain = EXAMPLES[name]
     slowest = float(rule.relaxation_steps(theory.modes(chain.gain, A).rates).max())
     draws = round(40 * slowest / THIN)
-    _, path = iterates(kernel_of(rule, chain), jax.random.key(0), np.ones(3), draws, quiet=True)
+    _, path = iterates(rule, chain, jax.random.key(0), np.ones(3), draws, quiet=True)
     half = len(path) // 2
     shrunk = np.log(jnp.linalg.norm(path[-1]) / jnp.linalg.norm(path[half]))
     steps = (len(path) - 1 - half) * THIN
@@ -260,29 +241,32 @@ def test_T2_X4_chains_forget_within_their_relaxation_time(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
-def test_kernels_keep_the_fields_convention(name: str) -> None:
-    """``init(key, position)`` and ``step(key, state, batch)``, pure functions of their key."""
-    kernel, key = kernel_of(*EXAMPLES[name]), jax.random.key(0)
-    state = kernel.init(key, jnp.array([4.0, -4.0, 1.0]))
+def test_steps_are_pure_functions_of_their_key(name: str) -> None:
+    rule, inputs = EXAMPLES[name][0], inputs_of(*EXAMPLES[name])
+    state = rule.begin(jnp.array([4.0, -4.0, 1.0]))
+
+    def step(key: jax.Array, state: Any, batch: jax.Array) -> Any:
+        return rule.advance(inputs, state, batch, inputs.noise(key, ()))
+
     assert type(state)._fields[0] == "position"
-    assert kernel.vectors[0] == "position"
-    assert all(np.shape(getattr(state, name)) == (3,) for name in kernel.vectors)
+    assert rule.vectors[0] == "position"
+    assert all(np.shape(getattr(state, name)) == (3,) for name in rule.vectors)
     batches = jnp.ones((200, 3))
 
     @jax.jit
     def steps(seed: int) -> Any:
         keys = jax.random.split(jax.random.key(seed), 200)
-        return jax.lax.scan(lambda s, r: kernel.step(r[0], s, r[1]), state, (keys, batches))
+        return jax.lax.scan(lambda s, r: step(r[0], s, r[1]), state, (keys, batches))
 
     (ended, infos), (again, _) = steps(3), steps(3)
     assert jax.tree.all(jax.tree.map(np.array_equal, ended, again))
     assert infos.gradient.shape == (200, 3)
-    assert kernel.read(ended).shape == (3,)
+    assert rule.read(ended).shape == (3,)
     several = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), state)
     pair = jax.random.split(jax.random.key(1), 2)
-    moved, _ = jax.jit(jax.vmap(kernel.step))(pair, several, batches[:2])
+    moved, _ = jax.jit(jax.vmap(step))(pair, several, batches[:2])
     with jax.debug_key_reuse(False):
-        one, _ = kernel.step(pair[1], state, batches[1])
+        one, _ = step(pair[1], state, batches[1])
     assert np.allclose(moved.position[1], one.position, rtol=1e-12)
     assert not np.allclose(moved.position[0], moved.position[1])
 

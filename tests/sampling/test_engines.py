@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
 from itertools import pairwise
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -21,7 +22,7 @@ from ornstein._base.trees import cast
 from ornstein.data.datasets import Dataset
 from ornstein.linalg.operators import Dense, Diagonal, as_operator
 from ornstein.sampling.engines import ENGINES, bbvi, nuts
-from ornstein.sampling.engines.elbo import Elbo, Gaussian
+from ornstein.sampling.engines.bbvi import Elbo, Gaussian
 from ornstein.sampling.engines.laplace import local_root
 from ornstein.sampling.settings import OpenProgress, Report, Run, Settings
 from ornstein.theory import gaussian_kl
@@ -352,14 +353,14 @@ def test_nuts_density_in_blocks(name: str, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_nuts_says_when_trajectories_diverge() -> None:
-    settings = Settings(2, 5, 1, 0, 2.0, "float64", None)
+    draws, number = [np.zeros((5, 1)), np.zeros((5, 1))], jnp.asarray
+    state = SimpleNamespace(logdensity=0.0)
     smooth, broken = (
-        nuts._Chain(np.zeros((5, 1)), gradients=9, step_size=1.0, divergences=n, finite=True)
-        for n in (0, 3)
+        nuts.NutsChain(state, number(1.0), number(1.0), number(9), number(n)) for n in (0, 3)
     )
-    assert nuts._ending([smooth, smooth], settings).ok
+    assert nuts._ending(draws, [smooth, smooth]).ok
     with pytest.warns(orn.DivergenceWarning, match="3 of 10 NUTS trajectories diverged"):
-        assert nuts._ending([smooth, broken], settings).ok
+        assert nuts._ending(draws, [smooth, broken]).ok
 
 
 def test_nuts_without_blackjax(monkeypatch: pytest.MonkeyPatch) -> None:

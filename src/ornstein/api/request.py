@@ -13,7 +13,7 @@ from ornstein.linalg.operators import as_matrix
 from ornstein.models.posterior import Posterior
 from ornstein.planning.methods import find
 from ornstein.planning.plans import Plan
-from ornstein.planning.prediction import for_run
+from ornstein.planning.tuning import for_run
 from ornstein.results.measure import measured_kl, min_ess
 from ornstein.sampling.restarts import MOST, easier
 from ornstein.sampling.settings import Goal, Settings, Status

@@ -1,16 +1,16 @@
 """What to say before running: refusals and warnings, with remedies."""
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
 
 from ornstein import theory
-from ornstein._base.errors import UnstablePlanError
+from ornstein._base.errors import InputError, UnstablePlanError
 from ornstein._base.types import Vector
-from ornstein.curvature.control_variates import Anchor, batch_size
+from ornstein.curvature.control_variates import batch_size
 from ornstein.curvature.geometry import Geometry
-from ornstein.data.batches import Batches
-from ornstein.planning.methods import Method
+from ornstein.planning.plans import Plan
 
 _ENDLESS = 1e15  # steps
 _ILL_CONDITIONED = 1e12
@@ -18,11 +18,7 @@ _UNKNOWN_SHARE = 0.4  # of a step's noise; the default batches make about a quar
 
 
 def refuse_unstable(
-    method: Method,
-    modes: theory.Modes,
-    limit: float,
-    geometry: Geometry,
-    labels: tuple[str, ...],
+    method: str, modes: theory.Modes, limit: float, geometry: Geometry, labels: tuple[str, ...]
 ) -> None:
     """Raise if T2 says the chain would diverge, naming the directions and the remedy."""
     if theory.within_limits(modes.rates, limit):
@@ -33,18 +29,17 @@ def refuse_unstable(
     bad = np.flatnonzero(rates >= limit * (1 - 1e-6))
     if not bad.size:
         raise _not_convex()
-    named = ((_direction_name(basis[:, i], geometry, labels), rates[i]) for i in bad[::-1][:5])
-    shown = ", ".join(f"{name} (K A = {rate:.3g})" for name, rate in named)
-    more = f" and {bad.size - 5} more" if bad.size > 5 else ""
-    if method.name == "exact":
+    names = {i: _direction_name(basis[:, i], geometry, labels) for i in bad[::-1]}
+    shown = _first([f"{name} (K A = {rates[i]:.3g})" for i, name in names.items()])
+    if method == "exact":
         remedy = "use structure='dense'"
         if rates.max() < limit * (1 + 1e-6):
             remedy = "use rho=1, which keeps K A at or below 1"
     else:
         remedy = "use method='exact', which gives such directions the prior's variance"
     raise UnstablePlanError(
-        f"method={method.name!r} would diverge: K A must stay below {limit:g}, but reaches it "
-        f"along {shown}{more}. There the gradient noise is too small for this gain, as it is where "
+        f"method={method!r} would diverge: K A must stay below {limit:g}, but reaches it "
+        f"along {shown}. There the gradient noise is too small for this gain, as it is where "
         f"the prior dominates the data. Remedy: {remedy}; a smaller batch_size also helps."
     )
 
@@ -94,75 +89,69 @@ def _direction_name(direction: Vector, geometry: Geometry, labels: tuple[str, ..
     return labels[largest] if share > 0.9 else f"mostly {labels[largest]}"
 
 
-def warnings(
-    method: Method,
-    structure: str,
-    batches: Batches,
-    geometry: Geometry,
-    anchored: Anchor | None,
-    labels: tuple[str, ...],
-    kl: float,
-    relaxation: float,
-    noise_share: float,
-) -> tuple[str, ...]:
+def refuse_other_engines(plan: Plan) -> None:
+    """Raise where there is no chain to step in a custom loop."""
+    if not isinstance(plan, Plan):
+        raise InputError(f"plan must be made by ornstein.plan, found {type(plan).__name__}.")
+    if not plan.is_chain:
+        raise InputError(f"method={plan.method!r} makes no steps of SGD; use method='exact'.")
+
+
+def warnings(plan: Plan) -> Iterator[str]:
     """What a user should know of a plan before running it."""
-    found = []
+    geometry, anchored, batches = plan.geometry, plan.anchor, plan.batches
     if geometry.structure == "diagonal":
-        found.append("only diagonals of A and C are known: the prediction ignores correlations")
+        yield "only diagonals of A and C are known: the prediction ignores correlations"
     if geometry.approximate:
         parts = "A and C" if anchored is not None else "A"
-        found.append(
+        yield (
             "A and C are known along a basis: predicted variances ignore correlations beyond it; "
             f"the KL accounts for those of {parts}, the trace for those of A"
         )
     distance = geometry.distance_to_optimum
     if distance > 0.1:
-        found.append(
+        yield (
             f"the plan's point is {distance:.2g} posterior standard deviations from the optimum; "
             "leave out at= to find the optimum"
         )
     if ill_conditioned(geometry):
-        found.append(
+        yield (
             "columns are so nearly collinear, or so unequal in scale, that double precision "
             "cannot tell prior from data in some directions: standardise X, or drop columns"
         )
-    prior_only = _prior_dominated(geometry, labels)
+    prior_only = _prior_dominated(geometry, plan.labels)
     if prior_only:
-        found.append("the prior dominates the data for " + prior_only)
-    if method.target == "posterior" and kl > 0.1:
-        better = _better(method, structure, geometry, kl)
-        found.append(f"the draws will be {kl:.2g} nats off the posterior{better}")
+        yield ("the prior dominates the data for " + prior_only)
+    if plan.target == "posterior" and plan.predicted_kl > 0.1:
+        yield f"the draws will be {plan.predicted_kl:.2g} nats off the posterior{_better(plan)}"
     if anchored is not None:
         _, safe = batch_size(geometry, anchored)
         if batches.batch_size < safe:
-            found.append(
+            yield (
                 f"a few rows dominate: row {anchored.row} has leverage "
                 f"{anchored.strongest / geometry.num_data:.2g}, and control variates need a "
-                f"batch_size of {safe:,} for it; look at such rows, or expect heavy tails"
+                f"batch_size of {safe:,} for it; inspect such rows, or expect heavy tails"
             )
     if batches.scheme == "epochs":
-        found.append("an epoch loader's noise cancels over an epoch: prefer windows (X7)")
-    if relaxation > 1e5:
-        found.append(f"the slowest direction needs {relaxation:.2g} steps to forget its start")
+        yield "an epoch loader's noise cancels over an epoch: prefer windows (X7)"
+    if plan.relaxation_steps > 1e5:
+        yield f"the slowest direction needs {plan.relaxation_steps:.2g} steps to forget its start"
     if geometry.relative_error > 0.05:
-        found.append(
-            f"A and C are known to {geometry.relative_error:.0%} only; raise geometry_rows"
-        )
-    if geometry.approximate and anchored is None and noise_share > _UNKNOWN_SHARE:
-        found.append(
-            f"minibatches make up to {noise_share:.0%} of a step's noise, whose correlations "
+        yield f"A and C are known to {geometry.relative_error:.0%} only; raise geometry_rows"
+    if geometry.approximate and anchored is None and plan.noise_share > _UNKNOWN_SHARE:
+        yield (
+            f"minibatches make up to {plan.noise_share:.0%} of a step's noise, whose correlations "
             "beyond the basis are not in the predicted KL: raise batch_size, or use control "
             "variates"
         )
-    return tuple(found)
 
 
-def _better(method: Method, structure: str, geometry: Geometry, kl: float) -> str:
+def _better(plan: Plan) -> str:
     """What would come nearer to the posterior."""
-    if method.name == "exact" and structure == "dense":
+    if plan.method == "exact" and plan.structure == "dense":
         return ""
-    if method.name == "exact" and geometry.frame.approximate:
-        error = math.sqrt(4 * kl / geometry.dim)
+    if plan.method == "exact" and plan.geometry.frame.approximate:
+        error = math.sqrt(4 * plan.predicted_kl / plan.dim)
         return f", a variance by about {error:.0%}; a larger batch_size brings them nearer"
     return "; method='exact' with structure='dense' is exact"
 
@@ -183,6 +172,9 @@ def _prior_dominated(geometry: Geometry, labels: tuple[str, ...]) -> str:
         names = [labels[i] for i in chosen]
     else:
         names = [_direction_name(directions[:, i], geometry, labels) for i in chosen]
-    unique = list(dict.fromkeys(names))
-    shown = ", ".join(unique[:5])
-    return shown + (f" and {len(unique) - 5} more" if len(unique) > 5 else "")
+    return _first(list(dict.fromkeys(names)))
+
+
+def _first(names: list[str]) -> str:
+    """At most five of them, and how many more there are."""
+    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from inspect import signature
-from typing import Any
+from typing import Any, NoReturn
 
 from ornstein._base import checks
 from ornstein._base.errors import InputError, UnstablePlanError
@@ -23,7 +23,7 @@ from ornstein.models.posterior import Posterior
 from ornstein.planning import methods, plan_checks
 from ornstein.planning.methods import Method
 from ornstein.planning.plans import Plan
-from ornstein.planning.tuning import Parameters, Task, tune_chain, tune_engine
+from ornstein.planning.tuning import Task, tune_chain, tune_engine
 
 _PASSES = 20  # to find the covariance over which anchored noise is averaged
 _SETTLED = 1e-3  # relative to the variances
@@ -125,8 +125,7 @@ def plan(
         gain.held(post).refuse_anchors()
     theta = find_optimum(post) if at is None else post.layout.ravel(at)
     geometry = estimation.around(post, theta, gain, geometry_rows, key)
-    parameters = Parameters(tuple(post.labels), post.layout, post.model)
-    task = Task(chosen, gain.name, options, geometry, parameters)
+    task = Task(chosen, gain.name, options, geometry, tuple(post.labels), post.layout, post.model)
     if chosen.engine != "chain":
         anchored = control_variates is not False and chosen.control_variates is not None
         return tune_engine(task, batch_size, anchored)
@@ -145,10 +144,9 @@ def plan(
         made = _self_consistent(tuned, noise, geometry)
     else:
         made = tuned(None)
-    if batches == "blocks":
-        alike = block_noise.warnings(post, geometry, anchored)
-        made = replace(made, warnings=made.warnings + alike)
-    return made
+    if batches != "blocks":
+        return made
+    return replace(made, warnings=made.warnings + block_noise.warnings(post, geometry, anchored))
 
 
 def replan(post: Posterior, near: Plan) -> Plan:
@@ -160,13 +158,13 @@ def replan(post: Posterior, near: Plan) -> Plan:
     theta = find_optimum(post)
     under = estimation.under_prior(near.geometry, post)
     geometry = replace(under, center=theta, gradient=mean_gradient(post, theta))
-    parameters = Parameters(tuple(post.labels), post.layout, post.model)
-    method, options = methods.METHODS[near.method], dict(near.options)
     anchored = near.anchor
     if anchored is not None:
         slope = post.num_data * geometry.gradient
         anchored = replace(anchored, slope=slope, seen=fingerprint((post.data, post.hyper)))
-    task = Task(method, near.structure, options, geometry, parameters)
+    method, options = methods.METHODS[near.method], dict(near.options)
+    named = tuple(post.labels), post.layout, post.model
+    task = Task(method, near.structure, options, geometry, *named)
     return tune_chain(task, near.batches.scheme, near.batch_size, anchored)
 
 
@@ -233,25 +231,17 @@ def fitting(post: Posterior, plan: Plan) -> Posterior:
     """The posterior, its parameters known; raises where the plan was made for another."""
     if not isinstance(post, Posterior):
         raise InputError(f"post must be an ornstein Posterior, found {type(post).__name__}.")
+
+    def refuse(reason: str) -> NoReturn:
+        raise InputError(f"the plan was made for {reason}. Plan again for this posterior.")
+
     if post.num_data != plan.num_data:
-        raise InputError(
-            f"the plan was made for {plan.num_data} rows, the posterior has {post.num_data}. "
-            "Plan again for this posterior."
-        )
+        refuse(f"{plan.num_data} rows, the posterior has {post.num_data}")
     post = post if post.known else post.at(plan.layout.unravel(plan.center))
     if post.dim != plan.dim:
-        raise InputError(
-            f"the plan was made for {plan.dim} parameters, the posterior has {post.dim}. "
-            "Plan again for this posterior."
-        )
+        refuse(f"{plan.dim} parameters, the posterior has {post.dim}")
     if plan.model is not None and post.model != plan.model:
-        raise InputError(
-            "the plan was made for another model or other parameters. Plan again for this "
-            "posterior."
-        )
+        refuse("another model or other parameters")
     if plan.anchor is not None and plan.anchor.seen != fingerprint((post.data, post.hyper)):
-        raise InputError(
-            "the plan's control variates were made for other rows or another prior. Plan again for "
-            "this posterior."
-        )
+        refuse("other rows or another prior, on which its control variates depend")
     return post

@@ -16,7 +16,7 @@ from ornstein.curvature.geometry import Geometry
 from ornstein.data.batches import Batches
 from ornstein.linalg.operators import Operator
 from ornstein.models.contract import Model
-from ornstein.planning.rules import LinearChain, Rule
+from ornstein.planning.rules.contract import LinearChain, Rule
 from ornstein.storage.codec import encode, register
 
 

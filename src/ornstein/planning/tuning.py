@@ -1,12 +1,17 @@
-"""From statistics to a plan: a method tuned to batches of rows, and what its draws will be."""
+"""From statistics to a plan: a method tuned to batches of rows, and what its draws will be.
+
+Predictions are by T2 and its kin where A is held, else by its relative spectrum.
+"""
 
 import math
+from dataclasses import replace
 from inspect import signature
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from ornstein import theory
 from ornstein._base import checks
 from ornstein._base.errors import InputError
 from ornstein._base.trees import Layout
@@ -20,34 +25,14 @@ from ornstein.models.contract import Model
 from ornstein.planning import methods, plan_checks
 from ornstein.planning.methods import Method, Setting
 from ornstein.planning.plans import Plan
-from ornstein.planning.prediction import (
-    Prediction,
-    Update,
-    by_matrices,
-    by_spectrum,
-    for_run,
-    of_draws,
-)
+from ornstein.planning.rules.contract import LinearChain, Rule
+from ornstein.theory import Spectrum
 
 _WARMUP = 7  # relaxation times; an over-dispersed start's excess variance is down to e^-14
 _DRAWS = 1000
 _MANY_PARAMETERS_DRAWS = 200  # where steps are expensive
 _WORTH_ARRANGING = 2  # passes over the rows that a permutation must serve to be worth making
 _SMALL_STEPS = 100  # rows of a batch for methods that want small steps
-
-
-class Parameters(NamedTuple):
-    """What a plan needs to know of the parameters: names, layout, and the model if there is one."""
-
-    labels: tuple[str, ...]
-    layout: Layout
-    model: Model | None = None
-
-    @classmethod
-    def flat(cls, dim: int) -> "Parameters":
-        """A vector of so many."""
-        layout = Layout.of(np.zeros(dim))
-        return cls(tuple(layout.labels()), layout)
 
 
 class Task(NamedTuple):
@@ -57,7 +42,31 @@ class Task(NamedTuple):
     structure: str
     options: dict[str, Any]
     geometry: Geometry
-    parameters: Parameters
+    labels: tuple[str, ...]
+    layout: Layout
+    model: Model | None = None
+
+
+class Update(NamedTuple):
+    """What a step does: gain ``K``, injected noise ``Q`` and rule; with the noise C in use."""
+
+    gain: Operator
+    injected_cov: Operator | None
+    rule: Rule
+    noise_cov: Operator
+
+
+class Prediction(NamedTuple):
+    """What a plan says of its draws; see :class:`~ornstein.planning.plans.Plan`."""
+
+    predicted: Operator
+    predicted_trace: float
+    limit: Operator
+    predicted_kl: float
+    predicted_kl_ou: float
+    relaxation_steps: float = 1.0
+    stability_margin: float = 1.0
+    noise_share: float = 0.0
 
 
 def tune(
@@ -123,9 +132,10 @@ def tune(
     N = geometry.num_data
     if batch_size is not None:
         checks.whole("batch_size", batch_size, high=N, why=f"the data has {N} rows")
-    unread = ("weighted", "blocks")
-    checks.choice("batches", batches, ("auto", *(s for s in SCHEMES if s not in unread)))
-    task = Task(chosen, structure, given, geometry, Parameters.flat(geometry.dim))
+    drawn = (scheme for scheme in SCHEMES if scheme not in ("weighted", "blocks"))
+    checks.choice("batches", batches, ("auto", *drawn))
+    layout = Layout.of(np.zeros(geometry.dim))
+    task = Task(chosen, structure, given, geometry, tuple(layout.labels()), layout)
     if chosen.engine != "chain":
         return tune_engine(task, batch_size, anchored=False)
     return tune_chain(task, batches, batch_size, None)
@@ -138,13 +148,11 @@ def tune_chain(task: Task, scheme: str, batch_size: int | None, anchored: Anchor
     if anchored is not None and anchored.multiplicity is not None:
         weighted = Batches("weighted", N, S, int(anchored.multiplicity.sum()))
         return _tuned(task, weighted, anchored)
-    batches = Batches("windows" if scheme == "auto" else scheme, N, S)
-    made = _tuned(task, batches, anchored)
+    made = _tuned(task, Batches("windows" if scheme == "auto" else scheme, N, S), anchored)
     steps = min(made.segment_draws(made.thin) * made.thin, made.warmup + made.draws * made.thin)
     # Arranging takes time by the column, gathering a batch hardly so.
     if scheme == "auto" and steps * S < (_WORTH_ARRANGING + task.geometry.dim / 4) * N:
-        independent = Batches("independent", N, S)
-        made = _tuned(task, independent, anchored)
+        return _tuned(task, Batches("independent", N, S), anchored)
     return made
 
 
@@ -156,9 +164,8 @@ def tune_engine(task: Task, batch_size: int | None, anchored: bool) -> Plan:
     update = _update(task, batches, None)
     if method.control_variates is not None:
         task = task._replace(options={**task.options, "control_variates": anchored})
-    injected = update.injected_cov
-    covariance = update.gain.scaled(1 / N) if injected is None else injected
-    made = of_draws(geometry, covariance)
+    assert update.injected_cov is not None
+    made = of_draws(geometry, update.injected_cov)
     return _plan(task, batches, None, update, made, warmup=0, thin=1, draws=_DRAWS)
 
 
@@ -173,7 +180,7 @@ def _default_batch_size(task: Task, anchored: Anchor | None) -> int:
 
 def _update(task: Task, batches: Batches, anchored: Anchor | None) -> Update:
     """What the method's recipe makes of the geometry, along the coordinates of its gain."""
-    method, structure, options, geometry, _ = task
+    method, structure, options, geometry, *_ = task
     noise_cov = geometry.noise_cov if anchored is None else anchored.noise_cov
     frame = geometry.frame
     setting = Setting(
@@ -203,10 +210,11 @@ def _update(task: Task, batches: Batches, anchored: Anchor | None) -> Update:
 def _tuned(task: Task, batches: Batches, anchored: Anchor | None) -> Plan:
     geometry, update = task.geometry, _update(task, batches, anchored)
     if geometry.approximate:
-        made, draws = by_spectrum(geometry, update, batches, anchored), _MANY_PARAMETERS_DRAWS
+        draws = _MANY_PARAMETERS_DRAWS
+        made = by_spectrum(geometry, update, batches, anchored)
     else:
-        labels = task.parameters.labels
-        made, draws = by_matrices(geometry, update, batches, task.method, labels), _DRAWS
+        draws = _DRAWS
+        made = by_matrices(geometry, update, batches, task.method.name, task.labels)
     thin = max(_stride(made.relaxation_steps, batches), update.rule.min_thin)
     warmup = _WARMUP * thin
     plan = _plan(task, batches, anchored, update, made, warmup, thin, draws)
@@ -236,8 +244,8 @@ def _plan(
     thin: int,
     draws: int,
 ) -> Plan:
-    method, structure, options, geometry, parameters = task
-    return Plan(
+    method, structure, options, geometry, labels, layout, model = task
+    plan = Plan(
         method=method.name,
         equation=method.variant(structure)[0],
         target=method.target,
@@ -250,20 +258,116 @@ def _plan(
         rule=update.rule,
         geometry=geometry,
         anchor=anchored,
-        **parameters._asdict(),
+        labels=labels,
+        layout=layout,
+        model=model,
         **made._asdict(),
         warmup=warmup,
         thin=thin,
         draws=draws,
-        warnings=plan_checks.warnings(
-            method,
-            structure,
-            batches,
-            geometry,
-            anchored,
-            parameters.labels,
-            made.predicted_kl,
-            made.relaxation_steps,
-            made.noise_share,
-        ),
+        warnings=(),
+    )
+    return replace(plan, warnings=tuple(plan_checks.warnings(plan)))
+
+
+def linear_chain(geometry: Geometry, update: Update, batches: Batches) -> LinearChain:
+    """K, A, C_S, Q as matrices, or as a batch of 1 x 1 problems where only diagonals are known."""
+    A, dim, Q = geometry.hessian, geometry.dim, update.injected_cov
+    noise = update.noise_cov.scaled(batches.noise_factor)
+    injected = None if Q is None else A.aligned(Q, dim)
+    return LinearChain(
+        A.aligned(update.gain, dim), A.aligned(A, dim), A.aligned(noise, dim), injected
+    )
+
+
+def by_matrices(
+    geometry: Geometry, update: Update, batches: Batches, method: str, labels: tuple[str, ...]
+) -> Prediction:
+    """From A and C as they are, or their diagonals alone."""
+    chain, rule, N = linear_chain(geometry, update, batches), update.rule, geometry.num_data
+    K, A, C_S, Q = chain
+    modes = theory.modes(K, A)
+    plan_checks.refuse_unstable(method, modes, rule.stability_limit, geometry, labels)
+    relaxation = plan_checks.refuse_endless(float(np.max(rule.relaxation_steps(modes.rates))))
+    epochs, limit = batches.scheme == "epochs", rule.small_step_covariance(chain)
+    cov = rule.epoch_covariance(batches.per_epoch, chain) if epochs else rule.covariance(chain)
+    predicted = geometry.hessian.from_aligned(cov)
+    return Prediction(
+        predicted,
+        predicted.trace(geometry.dim),
+        geometry.hessian.from_aligned(limit),
+        theory.posterior_kl(cov, A, N),
+        theory.posterior_kl(limit, A, N),
+        relaxation,
+        float(1 - modes.rates.max() / rule.stability_limit),
+        float(np.max(theory.noise_shares(modes, C_S, Q))),
+    )
+
+
+def by_spectrum(
+    geometry: Geometry, update: Update, batches: Batches, anchored: Anchor | None
+) -> Prediction:
+    """For ``K = h Â^-1``, from the eigenvalues of A relative to Â (X2, T2, T3)."""
+    (spectrum, weighted), dim = _spectra(geometry), geometry.dim
+    if batches.scheme == "epochs":
+        raise InputError(
+            f"An epoch loader is not planned for with structure={geometry.structure!r}; use "
+            "windows, or structure='diagonal'."
+        )
+    a, K = np.asarray(geometry.hessian.array), np.asarray(update.gain.array)
+    rate = float(np.max(K * a))
+    slowest, fastest = rate * float(spectrum.nodes.min()), rate * float(spectrum.nodes.max())
+    plan_checks.refuse_beyond(slowest, fastest)
+    kl = theory.structure_kl(spectrum, rate, dim)
+    if anchored is not None:
+        unseen = anchored.beyond, anchored.aligned
+        kl = max(0.0, kl + theory.noise_kl(*unseen, batches.noise_factor, rate, dim))
+    ends = np.array([min(slowest, float(np.min(K * a))), fastest])
+    own = K**2 * np.asarray(update.noise_cov.array) * batches.noise_factor
+    Q = update.injected_cov
+    injected = np.zeros_like(a) if Q is None else np.asarray(Q.array)
+    ratios = theory.variance_ratios(weighted, rate) / weighted.nodes
+    predicted, limit = geometry.covariance, 1 - rate / 2  # T1 ignores the step's own length
+    return Prediction(
+        predicted,
+        predicted.trace(dim) * float(weighted.shares @ ratios),
+        predicted.scaled(limit),
+        kl,
+        0.5 * dim * (limit - 1 - float(np.log(limit))),
+        plan_checks.refuse_endless(float(np.max(theory.relaxation_steps(ends)))),
+        1 - fastest / 2,
+        float(np.max(own / (own + injected))),
+    )
+
+
+def of_draws(geometry: Geometry, predicted: Operator) -> Prediction:
+    """Independent draws of a Gaussian, or those of another sampler that are as good."""
+    if geometry.approximate:
+        kl = theory.approximation_kl(_spectra(geometry)[0], geometry.dim)
+    else:
+        A, dim = geometry.hessian, geometry.dim
+        matrices = A.aligned(A, dim)
+        plan_checks.refuse_not_convex(matrices)
+        kl = theory.posterior_kl(A.aligned(predicted, dim), matrices, geometry.num_data)
+    return Prediction(predicted, predicted.trace(geometry.dim), predicted, kl, kl)
+
+
+def _spectra(geometry: Geometry) -> tuple[Spectrum, Spectrum]:
+    assert geometry.missed is not None
+    return geometry.missed.spectrum, geometry.missed.by_variance
+
+
+def for_run(plan: Plan, first: int, last: int) -> Plan:
+    """The plan with the prediction for iterates ``first`` to ``last``, if that depends on them."""
+    if plan.rule.stationary:
+        return plan
+    update = Update(plan.gain, plan.injected_cov, plan.rule, plan.noise_cov)
+    chain = linear_chain(plan.geometry, update, plan.batches)
+    cov = plan.rule.run_covariance(first, last, chain)
+    predicted = plan.geometry.hessian.from_aligned(cov)
+    return replace(
+        plan,
+        predicted=predicted,
+        predicted_trace=predicted.trace(plan.dim),
+        predicted_kl=theory.posterior_kl(cov, chain.hessian, plan.num_data),
     )

@@ -7,9 +7,9 @@ Follow one step of ``ornstein.sample``, seven files in all:
 3. ``sampling/run.py``: ``run_chains`` lays the rows out and begins the chains;
 4. ``sampling/threads.py``: ``ThreadExecutor`` moves them by chunks of segments;
 5. ``sampling/loop.py``: ``advance``, the compiled scan, takes a batch and noise for every step;
-6. ``planning/rules/first_order.py``: ``step`` moves the position along the gradient;
-7. ``models/glm.py``: the minibatch gradient itself.
+6. ``planning/rules/fixed_gain.py``: ``FirstOrder.advance`` moves the position by gain and noise;
+7. ``models/local_glm.py``: ``minibatch_gradient``, in the chain's coordinates.
 
-``settings.py`` holds what goes into a run and what comes out; ``user_loop.py`` and
-``optax_loop.py`` are for custom loops.
+``settings.py`` holds what goes into a run and what comes out; ``custom_loops.py`` is for loops of
+the user's own.
 """

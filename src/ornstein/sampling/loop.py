@@ -21,8 +21,7 @@ from ornstein.data.readers import Reader
 from ornstein.linalg.operators import Diagonal, Factor, Operator
 from ornstein.models.contract import LocalModel, Minibatch
 from ornstein.planning.plans import Plan
-from ornstein.planning.rules import Inputs, Kernel, Rule
-from ornstein.planning.rules.contract import State
+from ornstein.planning.rules.contract import Inputs, Rule, State
 
 ROWS = "rows"
 """The axis of a mesh along which the rows of a batch are spread."""
@@ -36,10 +35,7 @@ _KERNEL = {"xla_cpu_small_call": "true", "inlineable": "false"}
 
 @dataclass(frozen=True)
 class Loop:
-    """What compiled code is keyed on, beside the rule.
-
-    On a mesh, batches are shared by ``parts`` devices along its axis ``rows``.
-    """
+    """What compiled code is keyed on, beside the rule."""
 
     model: LocalModel
     reader: Reader
@@ -47,7 +43,7 @@ class Loop:
     thin: int
     segment_draws: int
     dtype: str
-    parts: int = 0
+    parts: int = 0  # devices that share a batch, along the axis ``rows`` of a mesh
 
     @property
     def segment_steps(self) -> int:
@@ -56,10 +52,7 @@ class Loop:
 
     @property
     def block(self) -> int:
-        """Steps whose random numbers are made at once.
-
-        A power of two of draws, or a divisor of ``thin``.
-        """
+        """Steps whose random numbers are made at once: 2^k draws, or a divisor of ``thin``."""
         by_row = self.reader.random_numbers > 1
         bulk = max(1, (_ROWS_BULK if by_row else _BULK) // (self.dim + self.reader.random_numbers))
         if self.thin > bulk:
@@ -102,19 +95,16 @@ class Problem(NamedTuple):
 
 
 class Segments(NamedTuple):
-    """What distinguishes a chunk's segments: number, permutation, phase in the epoch.
-
-    ``rows`` are those of every step where the host reads them.
-    """
+    """What distinguishes a chunk's segments: number, permutation, phase in the epoch."""
 
     number: Array
     order: Array
     phase: Array
-    rows: PyTree = None
+    rows: PyTree = None  # of every step, where the host reads them
 
 
-def build_kernel(loop: Loop, problem: Problem, gain: Operator | None = None) -> Kernel:
-    """The rule's kernel; in whitened coordinates the gain is the identity (X8), unless given."""
+def step_inputs(loop: Loop, problem: Problem, gain: Operator | None = None) -> Inputs:
+    """What the rule's steps use; in whitened coordinates the gain is the identity (X8)."""
 
     def minibatch(batch: tuple[PyTree, Array | None]) -> Minibatch:
         batches = loop.reader.batches
@@ -135,9 +125,7 @@ def build_kernel(loop: Loop, problem: Problem, gain: Operator | None = None) -> 
 
     gain = Diagonal(jnp.ones((), loop.dtype)) if gain is None else gain
     noise = problem.noise_factor
-    return problem.rule.kernel(
-        Inputs(gradient, gain, noise, loop.dim, loop.dtype, loop.thin, moments)
-    )
+    return Inputs(gradient, gain, noise, loop.dim, loop.dtype, loop.thin, moments)
 
 
 def _shared(loop: Loop, mean: Array) -> Array:
@@ -168,9 +156,9 @@ def advance(
 
     With ``watch``, returns for every step whether its position is finite, instead.
     """
-    kernel = build_kernel(loop, problem)
+    rule, inputs = problem.rule, step_inputs(loop, problem)
     batch_key, noise_key = jax.random.fold_in(key, 0), jax.random.fold_in(key, 1)
-    reader, small = loop.reader, loop.is_small(problem.rule) and not watch
+    reader, small = loop.reader, loop.is_small(rule) and not watch
 
     def segment(state: State, this: Segments) -> tuple[State, Array | None]:
         rows = this.rows if reader.prefetched else reader.arrange(problem.rows, this.order)
@@ -179,19 +167,17 @@ def advance(
 
         def one(state: State, random: tuple[Array, Array | None]) -> tuple[State, Array | None]:
             position, noise = random
-            state, _ = kernel.advance(state, reader.take(rows, position), noise)
+            state, _ = rule.advance(inputs, state, reader.take(rows, position), noise)
             return state, jnp.isfinite(state.position).all() if watch else None
 
         def random(first: Array) -> tuple[Array, Array | None]:
             key = jax.random.fold_in(batch_root, first)
             positions = reader.positions(key, first, loop.block, this.phase)
-            if kernel.noise is None:
-                return positions, None
-            return positions, kernel.noise(jax.random.fold_in(noise_root, first), (loop.block,))
+            return positions, inputs.noise(jax.random.fold_in(noise_root, first), (loop.block,))
 
         def draw(state: State, ready: tuple[Array, Array | None]) -> tuple[State, Array | None]:
             state, finite = jax.lax.scan(one, state, ready)
-            return state, finite if watch else kernel.read(state)
+            return state, finite if watch else rule.read(state)
 
         def some_draws(state: State, first: Array) -> tuple[State, Array | None]:
             by_draw = (loop.block // loop.thin, loop.thin)
@@ -204,7 +190,7 @@ def advance(
         def long_draw(state: State, first: Array) -> tuple[State, Array | None]:
             firsts = first + jnp.arange(0, loop.thin, loop.block, dtype=jnp.int32)
             state, finite = jax.lax.scan(part_of_draw, state, firsts)
-            return state, finite if watch else kernel.read(state)
+            return state, finite if watch else rule.read(state)
 
         stride, body = (
             (loop.block, some_draws) if loop.block >= loop.thin else (loop.thin, long_draw)

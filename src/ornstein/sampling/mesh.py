@@ -6,6 +6,7 @@ this alike, reads the rows of its own devices and knows all draws.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -23,9 +24,8 @@ from ornstein._base.types import Array, PyTree
 from ornstein.data.on_disk import ahead
 from ornstein.data.prefetch import SCHEMES, Prefetch
 from ornstein.sampling.loop import ROWS, Loop, Problem, Segments, advance
-from ornstein.sampling.settings import Report, Settings, Status
-from ornstein.sampling.threads import Chain, ThreadExecutor, finite_draws
-from ornstein.storage.checkpoint import Checkpoint
+from ornstein.sampling.settings import Report, Status
+from ornstein.sampling.threads import Chain, ThreadExecutor, stacked
 
 CHAINS = "chains"
 """The axis of a mesh along which whole chains are spread."""
@@ -63,83 +63,69 @@ def checked_mesh(mesh: Mesh, chains: int, feed: Prefetch) -> Mesh:
     return Mesh(devices.reshape(sizes), (CHAINS, ROWS))
 
 
+@dataclass(eq=False)
 class MeshExecutor(ThreadExecutor):
     """Moves all chains together over a mesh."""
 
-    def __init__(
-        self,
-        mesh: Mesh,
-        loop: Loop,
-        problem: Problem,
-        feed: Prefetch,
-        entropy: tuple[int, ...],
-        settings: Settings,
-        checkpoint: Checkpoint | None,
-    ) -> None:
-        self.mesh, self.reads = mesh, feed
-        super().__init__(loop, problem, feed, entropy, settings, checkpoint)
-        with self._precision():
-            self.everywhere = jax.tree.map(lambda leaf: self._spread(leaf, P()), problem)
+    feed: Prefetch
+    mesh: Mesh
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        with precision_of(self.settings.dtype):
+            self.everywhere = jax.tree.map(lambda leaf: self._spread(leaf, P()), self.problem)
 
     def advance(
         self, chains: list[Chain], first: int, total: int, report: Report
     ) -> tuple[Status, int]:
-        """Move all chains to a number of segments, in step."""
-        end = first + -(-(total - first) // self.chunk) * self.chunk
-        at, steps = chains[0].at, self.loop.segment_steps
+        end, at, steps = self._end(first, total), chains[0].at, self.loop.segment_steps
         chunks = [range(start, start + self.chunk) for start in range(at, end, self.chunk)]
         for made in ahead(self._segments_of(chains, numbers) for numbers in chunks):
             if multihost.anyone(self.stopping()):
                 break
-            if not self._moved(chains, made):
+            if not self._advanced(chains, made):
                 end = chains[0].at + self.chunk if chains[0].tail is not None else chains[0].at
                 break
             report(min(chains[0].at, total) * steps, total * steps)
-            if self.checkpoint is not None and self.checkpoint.due:
-                self.save(chains)
+            self.save(chains, only_if_due=True)
         return self._ending(chains, end)
 
-    def _moved(self, chains: list[Chain], segments: Segments) -> bool:
+    def _advanced(self, chains: list[Chain], segments: Segments) -> bool:
         """Advance by a chunk; whether all chains stayed finite."""
-        before = [chain.state for chain in chains]
-        state, positions = self._run(False, chains, before, segments)
+        state, positions = self._run(False, chains, segments)
         made = positions.reshape(len(chains), -1, self.loop.dim)
-        late = max(0, self.warm - chains[0].at * self.loop.segment_draws)
-        finite = [bool(np.isfinite(draws).all()) for draws in made]
-        if not all(finite):
-            _, seen = self._run(True, chains, before, segments)
+        moved = []
+        for chain, draws in zip(chains, made, strict=True):
+            after = jax.tree.map(lambda leaf, n=chain.number: leaf[n], state)
+            moved.append(self._moved(chain.at, draws, after))
+        if any(each.state is None for each in moved):
+            _, seen = self._run(True, chains, segments)
             self.steps_finite = seen.reshape(len(chains), -1)
-        for chain, all_draws, fine in zip(chains, made, finite, strict=True):
-            draws = all_draws[late:]
-            if not fine:
-                chain.tail = draws[: finite_draws(draws)]
-                continue
-            chain.state = jax.tree.map(lambda leaf, n=chain.number: leaf[n], state)
-            chain.at += self.chunk
-            chain.kept.append(draws)
-        return all(finite)
+        kept = [self._keep(chain, each) for chain, each in zip(chains, moved, strict=True)]
+        return all(kept)
 
     def _bad_step(self, chain: Chain) -> int:
-        """First non-finite step of a chain."""
         first = int(np.argmin(self.steps_finite[chain.number]))
         return chain.at * self.loop.segment_steps + first
 
     def _run(
-        self, watch: bool, chains: list[Chain], states: list[Any], segments: Segments
+        self, watch: bool, chains: list[Chain], segments: Segments
     ) -> tuple[PyTree, npt.NDArray[Any]]:
         words = np.stack([np.asarray(jax.random.key_data(chain.key)) for chain in chains])
         function = compiled(self.mesh, self.loop, watch, jax.random.key_impl(chains[0].key))
-        with self._precision():
-            stacked = jax.tree.map(
-                lambda *leaves: self._spread(np.stack([np.asarray(x) for x in leaves]), P(CHAINS)),
-                *states,
+        with precision_of(self.settings.dtype):
+            keys_and_states = jax.tree.map(
+                lambda leaf: self._spread(leaf, P(CHAINS)),
+                (words, stacked([chain.state for chain in chains])),
             )
-            found = function(self.everywhere, self._spread(words, P(CHAINS)), stacked, segments)
-            return fetched(found)
+            found = function(self.everywhere, *keys_and_states, segments)
+            if multihost.count() == 1:
+                return jax.tree.map(np.asarray, found)
+            return multihost_utils.process_allgather(found, tiled=True)
 
     def _segments_of(self, chains: list[Chain], numbers: range) -> Segments:
         """Rows of segments on the devices that need them, read by this process for its own."""
-        with self._precision():
+        with precision_of(self.settings.dtype):
             spread = {
                 "number": self._spread(np.asarray(numbers, np.int32), P()),
                 "order": self._spread(np.zeros((len(numbers), 0), np.int32), P()),
@@ -165,20 +151,14 @@ class MeshExecutor(ThreadExecutor):
         """Rows for one device: (chains, segments, steps, rows, ...) of its own."""
         groups, parts = self.mesh.devices.shape
         mine = range(row * chains // groups, (row + 1) * chains // groups)
-        shards = self.reads.shards
+        shards = self.feed.shards
         own = range(column * shards // parts, (column + 1) * shards // parts)
         steps = self.loop.segment_steps
-        by_chain = [
-            jax.tree.map(
-                lambda *leaves: np.stack(leaves),
-                *(self.reads.rows(chain, number, steps, own) for number in numbers),
-            )
-            for chain in mine
-        ]
-        return jax.tree.map(lambda *leaves: np.stack(leaves), *by_chain)
 
-    def _precision(self) -> Any:
-        return precision_of(self.settings.dtype)
+        def rows_of(chain: int) -> PyTree:
+            return stacked([self.feed.rows(chain, number, steps, own) for number in numbers])
+
+        return stacked([rows_of(chain) for chain in mine])
 
     def _spread(self, value: Any, spec: P) -> Array:
         """A host array on all devices that are to have a part of it."""
@@ -209,10 +189,3 @@ def compiled(mesh: Mesh, loop: Loop, watch: bool, impl: Any) -> Callable[..., An
         check_vma=False,
     )
     return jax.jit(spread)
-
-
-def fetched(tree: PyTree) -> Any:
-    """All of every array on this host."""
-    if multihost.count() == 1:
-        return jax.tree.map(np.asarray, tree)
-    return multihost_utils.process_allgather(tree, tiled=True)

@@ -10,7 +10,6 @@ from ornstein._base.types import Vector
 from ornstein.models.posterior import Posterior
 from ornstein.planning.planner import plan as make_plan
 from ornstein.planning.plans import Plan
-from ornstein.planning.rules import Running
 from ornstein.sampling.settings import Settings, Status
 
 MOST = 3
@@ -60,36 +59,30 @@ def _as_made(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _outweighing(plan: Plan) -> Vector:
+def _outweighing(plan: Plan, extra: Vector) -> Vector:
     """``E E'`` four times as large, and too large for C's estimate to matter much.
 
     ``K = (2 / N) (C_S + E E' / eps)^-1``: however small C is estimated, the gain is below a third
     of what it would be without injected noise.
     """
-    rule, eps = plan.rule, plan.options["step_size"]
-    extra = rule.extra_noise if isinstance(rule, Running) else plan.options["extra_noise"]
-    noise, extra = plan.noise_cov, np.asarray(extra, float)
+    noise, eps = plan.noise_cov, plan.options["step_size"]
     own = eps * plan.batches.noise_factor * np.asarray(noise.own if extra.ndim < 2 else noise.array)
     return 4 * extra + 3 * own
 
 
-def _rho(plan: Plan) -> float:
-    """That of the plan's own choice: of an approximate structure, that of the rate it took."""
-    geometry = plan.geometry
-    return 2 / geometry.rate - 1 if geometry.approximate else 1.0
-
-
 def _gentler(plan: Plan) -> Iterator[tuple[str, dict[str, Any]]]:
     """Changes that shorten the steps of one method or another."""
-    options = plan.options
+    options, geometry = plan.options, plan.geometry
     if "rho" in options:  # K A = 2 / (1 + rho + noise)
-        rho = _rho(plan) if options["rho"] is None else float(options["rho"])
+        chosen = 2 / geometry.rate - 1 if geometry.approximate else 1.0
+        rho = chosen if options["rho"] is None else float(options["rho"])
         for longer in (2, 4, 8):
             rho_now = longer * (1 + rho) - 1
             yield f"rho={rho_now:g}", {"rho": rho_now}
-    running = isinstance(plan.rule, Running)
-    if running or options.get("extra_noise") is not None:
-        yield "more injected noise", {"extra_noise": _outweighing(plan)}
+    own = plan.rule.own_noise
+    extra = options.get("extra_noise") if own is None else own
+    if extra is not None:
+        yield "more injected noise", {"extra_noise": _outweighing(plan, np.asarray(extra, float))}
     if options.get("step_size") is not None:
         step = 0.5 * float(options["step_size"])
         yield f"step_size={step:g}", {"step_size": step}

@@ -3,14 +3,15 @@
 import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from ornstein._base.errors import InputError
+from ornstein._base.checks import shown
+from ornstein._base.errors import CheckpointError, InputError
 from ornstein._base.interrupts import listening
 from ornstein._base.memory import fresh
 from ornstein._base.precision import precision_of
@@ -21,10 +22,11 @@ from ornstein.linalg.operators import Factor
 from ornstein.models.contract import LocalProblem
 from ornstein.models.posterior import Posterior
 from ornstein.planning.plans import Plan
-from ornstein.sampling.loop import ROWS, Loop, Problem, build_kernel
+from ornstein.planning.rules import Rule
+from ornstein.sampling.loop import ROWS, Loop, Problem
 from ornstein.sampling.mesh import MeshExecutor, checked_mesh
-from ornstein.sampling.settings import Goal, OpenProgress, Run, Settings, Status, from_record
-from ornstein.sampling.threads import Chain, ThreadExecutor, warm_draws
+from ornstein.sampling.settings import Goal, OpenProgress, Run, Settings, Status
+from ornstein.sampling.threads import Chain, ThreadExecutor
 from ornstein.storage.checkpoint import Checkpoint
 
 _MAPPED = 16, 256  # fewest and most draws in a product that maps them to parameters
@@ -54,10 +56,12 @@ def run_chains(
     """
     with precision_of(settings.dtype):
         executor, chains, factor = _prepare(post, plan, key, settings, starts, checkpoint, mesh)
-    loop = executor.loop
+    loop, gathered = executor.loop, partial(_gathered, chains, plan.center, factor)
     ended = executor.restore(chains)
     if ended is not None:
-        return from_record(_gathered(chains, ended["draws"], plan.center, factor), ended)
+        if not isinstance(ended["done"], Run):
+            raise CheckpointError(f"the checkpoint's end is not a run: {shown(ended['done'])}.")
+        return ended["done"]._replace(flat=gathered(ended["draws"]))
     draws, status, made = settings.draws, Status(True, "ok"), 0
     with (
         progress(executor.segments_for(draws) * loop.segment_steps) as report,
@@ -67,17 +71,16 @@ def run_chains(
             status, made = executor.advance(chains, made, executor.segments_for(draws), report)
             if not status.ok or goal is None or draws >= goal.most:
                 break
-            if goal.reached(_gathered(chains, draws, plan.center, factor)):
+            if goal.reached(gathered(draws)):
                 break
             draws = min(2 * draws, goal.most)
     seconds = executor.seconds
-    flat = _gathered(chains, draws, plan.center, factor)
-    done = Run(flat, status, made * loop.segment_steps, seconds)
+    done = Run(gathered(draws), status, made * loop.segment_steps, seconds)
     executor.finish(chains, done)
     return done
 
 
-def _gathered(chains: list[Chain], draws: int, center: Vector, factor: Factor) -> Vector:
+def _gathered(chains: list[Chain], center: Vector, factor: Factor, draws: int) -> Vector:
     """The first draws of every chain as parameters, (chains, draws, D)."""
     dim = len(center)
     count = min(draws, *(sum(map(len, chain.draws)) for chain in chains))
@@ -115,19 +118,6 @@ def _regrouped(pieces: list[Vector], size: int) -> Iterator[Vector]:
         yield np.concatenate(held)
 
 
-class _Source(NamedTuple):
-    """How the loop comes by its rows: laid out on the device, or read by the host for a segment.
-
-    ``mesh`` is the one given, with both axes.
-    """
-
-    reader: Reader
-    rows: PyTree
-    feed: Prefetch | None
-    mesh: Mesh | None
-    segment_draws: int
-
-
 def _prepare(
     post: Posterior,
     plan: Plan,
@@ -140,72 +130,64 @@ def _prepare(
     """Executor, chains and the factor W of ``theta = center + W z``, in the sampling precision."""
     dtype, entropy = np.dtype(settings.dtype), _entropy(key)
     local = post.model.localise(plan.center, plan.gain.sqrt(), post.hyper, dtype, plan.anchor_slope)
-    source = _source(post, plan, local, settings, entropy, mesh)
+    feed = None
+    if post.on_disk or mesh is not None:
+        shards = 1 if mesh is None else shards_of(plan.batches)
+        feed = Prefetch(plan.batches, post.data, local.fold, entropy, shards)
+    if mesh is not None and feed is not None:
+        mesh = checked_mesh(mesh, settings.chains, feed)
+    reader, rows = _rows(post, plan, local, entropy, feed)
+    segment_draws = _segment_draws(plan, settings)
+    if feed is not None:
+        segment_draws = min(segment_draws, _fed_draws(feed, plan, settings))
     loop = Loop(
         model=local.model,
-        reader=source.reader,
+        reader=reader,
         dim=local.factor.coordinates(plan.dim),
         thin=settings.thin,
-        segment_draws=source.segment_draws,
+        segment_draws=segment_draws,
         dtype=settings.dtype,
-        parts=0 if source.mesh is None else source.mesh.shape[ROWS],
+        parts=0 if mesh is None else mesh.shape[ROWS],
     )
-    problem = Problem.of(plan, local.factor, source.rows, local.hyper, dtype)
-    chains = _begun(plan, loop, problem, local.factor, key, settings, starts)
+    problem = Problem.of(plan, local.factor, rows, local.hyper, dtype)
+    chains = _begun(plan, problem.rule, local.factor, key, settings, starts)
     given = entropy, settings, checkpoint
-    if source.mesh is not None and source.feed is not None:
-        executor: ThreadExecutor = MeshExecutor(source.mesh, loop, problem, source.feed, *given)
-    else:
-        executor = ThreadExecutor(loop, problem, source.feed, *given)
-    return executor, chains, local.factor
+    if mesh is None or feed is None:
+        return ThreadExecutor(loop, problem, feed, *given), chains, local.factor
+    return MeshExecutor(loop, problem, feed, *given, mesh), chains, local.factor
 
 
-def _source(
+def _rows(
     post: Posterior,
     plan: Plan,
     local: LocalProblem,
-    settings: Settings,
     entropy: tuple[int, ...],
-    mesh: Mesh | None,
-) -> _Source:
-    """Where rows come from, and how many draws a segment of them serves."""
-    segment_draws, rows_last = _segment_draws(plan, settings), local.model.rows_last
-    if not post.on_disk and mesh is None:
-        multiplicity = None if plan.anchor is None else plan.anchor.multiplicity
-        folded = local.fold(post.data)
-        reader, rows = Reader.lay_out(plan.batches, rows_last, folded, entropy, multiplicity)
-        return _Source(reader, rows, None, None, segment_draws)
-    shards = 1 if mesh is None else shards_of(plan.batches)
-    feed = Prefetch(plan.batches, post.data, local.fold, entropy, shards)
-    mesh = mesh and checked_mesh(mesh, settings.chains, feed)
-    segment_draws = min(segment_draws, _fed_draws(feed, plan, settings))
-    return _Source(
-        Reader(plan.batches, rows_last, prefetched=True), None, feed, mesh, segment_draws
-    )
+    feed: Prefetch | None,
+) -> tuple[Reader, PyTree]:
+    """How the loop takes its rows: laid out on the device, or read by the host for a segment."""
+    if feed is not None:
+        return Reader(plan.batches, local.model.rows_last, prefetched=True), None
+    multiplicity = None if plan.anchor is None else plan.anchor.multiplicity
+    folded = local.fold(post.data)
+    return Reader.lay_out(plan.batches, local.model.rows_last, folded, entropy, multiplicity)
 
 
 def _begun(
-    plan: Plan,
-    loop: Loop,
-    problem: Problem,
-    factor: Factor,
-    key: Array,
-    settings: Settings,
-    starts: Vector | None,
+    plan: Plan, rule: Rule, factor: Factor, key: Array, settings: Settings, starts: Vector | None
 ) -> list[Chain]:
     """Chains at their starts: those given, or as over-dispersed as the settings say."""
-    spread, kernel = factor.whiten(plan.predicted.sqrt(), plan.dim), build_kernel(loop, problem)
+    spread = factor.whiten(plan.predicted.sqrt(), plan.dim)
     chains = []
     for number in range(settings.chains):
         if starts is None:
             seed = np.random.SeedSequence(_entropy(key), spawn_key=(number + 1, _STARTS))
-            normal = np.random.default_rng(seed).normal(size=loop.dim)  # which is not compiled
+            rng = np.random.default_rng(seed)  # which is not compiled
+            normal = rng.normal(size=factor.coordinates(plan.dim))
             start = settings.dispersion * np.asarray(spread.matvec(normal))
         else:
             start = np.asarray(factor.solve(starts[number] - plan.center))
-        chain_key = jax.random.fold_in(key, number)
-        state = kernel.init(chain_key, jnp.asarray(start, np.dtype(settings.dtype)))
-        chains.append(Chain(number, chain_key, state))
+        state = rule.begin(jnp.asarray(start, np.dtype(settings.dtype)))
+        chains.append(Chain(number, jax.random.fold_in(key, number), state))
     return chains
 
 
@@ -221,7 +203,7 @@ def _segment_draws(plan: Plan, settings: Settings) -> int:
     table, where one takes longer than many draws: as many as leave the least work, the draws beyond
     the run's end included.
     """
-    total, batches = warm_draws(settings) + settings.draws, plan.batches
+    total, batches = settings.warm_draws + settings.draws, plan.batches
     most = plan.segment_draws(settings.thin)
     quarter = min(most, 2 ** (max(1, total // 4).bit_length() - 1))
     order, draw = _ORDER_READS * batches.num_data, settings.thin * batches.batch_size

@@ -4,13 +4,12 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import jax.numpy as jnp
 import numpy as np
 
-from ornstein._base.checks import shown
-from ornstein._base.errors import CheckpointError, InputError
+from ornstein._base.errors import InputError
 from ornstein._base.types import Vector
 from ornstein.storage.codec import register
 
@@ -39,6 +38,11 @@ class Settings:
     dtype: str
     chunk: int | None
 
+    @property
+    def warm_draws(self) -> int:
+        """Draws to discard."""
+        return -(-self.warmup // self.thin)
+
 
 @register
 class Run(NamedTuple):
@@ -52,7 +56,7 @@ class Run(NamedTuple):
 
 
 class Goal(NamedTuple):
-    """When to stop a run whose length is not given: ``reached`` looks at draws as vectors.
+    """When to stop a run whose length is not given: ``reached`` judges draws as vectors.
 
     It is asked after ``settings.draws`` draws and whenever they have doubled, up to ``most``.
     """
@@ -67,41 +71,6 @@ Report: TypeAlias = Callable[[int, int], None]
 
 OpenProgress: TypeAlias = Callable[[int], AbstractContextManager[Report]]
 """Opens a reporter for a number of steps."""
-
-
-def diverged(chain: int, step: int) -> Status:
-    """A chain became non-finite."""
-    return Status(
-        False,
-        f"chain {chain} became non-finite at step {step}. The draws up to there are kept. Try "
-        "starts nearer the optimum (dispersion=1), a larger batch_size, a tighter prior, or "
-        "dtype='float64'; result.diagnose() shows which assumption fails.",
-        chain,
-        step,
-        "diverged",
-    )
-
-
-def interrupted(step: int) -> Status:
-    """Somebody asked to stop."""
-    return Status(
-        False,
-        f"interrupted after {step:,} steps of every chain. The draws up to there are kept.",
-        step=step,
-        kind="interrupted",
-    )
-
-
-def to_record(done: Run) -> dict[str, Any]:
-    """How a run ended, for a file; draws are kept elsewhere."""
-    return {"done": done._replace(flat=done.flat[:, :0])}
-
-
-def from_record(flat: Vector, record: Mapping[str, Any]) -> Run:
-    """The run that ended so, with its draws."""
-    if not isinstance(record["done"], Run):
-        raise CheckpointError(f"the checkpoint's end holds no run: {shown(record['done'])}.")
-    return record["done"]._replace(flat=flat)
 
 
 def check_dtype(dtype: str | None) -> str:

@@ -20,15 +20,7 @@ from ornstein.data.batches import Order
 from ornstein.data.prefetch import Prefetch
 from ornstein.planning.rules.contract import State
 from ornstein.sampling.loop import Loop, Problem, Segments, advance
-from ornstein.sampling.settings import (
-    Report,
-    Run,
-    Settings,
-    Status,
-    diverged,
-    interrupted,
-    to_record,
-)
+from ornstein.sampling.settings import Report, Run, Settings, Status
 from ornstein.storage.checkpoint import Checkpoint, Saved
 
 _CHUNKS = 40  # dispatches a long run is cut into, so that progress can be shown
@@ -37,6 +29,7 @@ _CHUNK_WORK = 4e9  # unless they make so many multiplications
 _DISPATCH_WORK = 3e7  # the same of a short run's dispatch, whose overhead is small beside them
 _ORDER_BYTES = 2**26  # permutations held at once by one chain
 _FED_BYTES = 2**27  # rows read ahead, of all chains
+_KEPT = "The draws up to there are kept."
 
 
 @dataclass
@@ -72,23 +65,24 @@ class Moved(NamedTuple):
     state: State | None
 
 
+def stacked(trees: list[PyTree]) -> PyTree:
+    """Trees of arrays as one, whose arrays have one more axis in front."""
+    return jax.tree.map(lambda *leaves: np.stack([np.asarray(leaf) for leaf in leaves]), *trees)
+
+
+@dataclass(eq=False)
 class ThreadExecutor:
     """Moves all chains, each by chunks of segments at its own pace."""
 
-    def __init__(
-        self,
-        loop: Loop,
-        problem: Problem,
-        feed: Prefetch | None,
-        entropy: tuple[int, ...],
-        settings: Settings,
-        checkpoint: Checkpoint | None,
-    ) -> None:
-        self.loop, self.problem, self.entropy, self.settings = loop, problem, entropy, settings
-        self.feed, self.checkpoint = feed, checkpoint
-        self.warm = warm_draws(settings)
-        total = self.segments_for(settings.draws)
-        self.chunk = self._chunk_segments(total)
+    loop: Loop
+    problem: Problem
+    feed: Prefetch | None
+    entropy: tuple[int, ...]
+    settings: Settings
+    checkpoint: Checkpoint | None
+
+    def __post_init__(self) -> None:
+        self.chunk = self._chunk_segments(self.segments_for(self.settings.draws))
         self.stopping: Callable[[], bool] = lambda: False
         self.began = perf_counter()
 
@@ -99,7 +93,7 @@ class ThreadExecutor:
 
     def segments_for(self, draws: int) -> int:
         """Segments that hold the warm-up and so many draws."""
-        return -(-(self.warm + draws) // self.loop.segment_draws)
+        return -(-(self.settings.warm_draws + draws) // self.loop.segment_draws)
 
     def restore(self, chains: list[Chain]) -> Mapping[str, Any] | None:
         """Put chains where the checkpoint has them; returns how the run ended, if it did."""
@@ -123,25 +117,23 @@ class ThreadExecutor:
             chain.tail = tail
         return ended
 
-    def save(self, chains: list[Chain]) -> None:
-        """Write a checkpoint."""
-        if self.checkpoint is not None:
+    def save(self, chains: list[Chain], only_if_due: bool = False) -> None:
+        """Write a checkpoint, if there is one."""
+        if self.checkpoint is not None and (not only_if_due or self.checkpoint.due):
             saved = [Saved(chain.at, chain.leaves, chain.kept) for chain in chains]
             self.checkpoint.save(saved, self.seconds)
 
     def finish(self, chains: list[Chain], done: Run) -> None:
-        """Write the last checkpoint."""
+        """Write the last checkpoint, and how the run ended."""
         self.save(chains)
         if self.checkpoint is not None and done.status.kind != "interrupted":
-            draws, tails = done.flat.shape[1], [chain.tail for chain in chains]
-            self.checkpoint.end(
-                {
-                    **to_record(done),
-                    "draws": draws,
-                    "tails": tails,
-                    "saved": self.checkpoint.number,
-                }
-            )
+            record = {
+                "done": done._replace(flat=done.flat[:, :0]),  # draws are in the checkpoint
+                "draws": done.flat.shape[1],
+                "tails": [chain.tail for chain in chains],
+                "saved": self.checkpoint.number,
+            }
+            self.checkpoint.end(record)
 
     def advance(
         self, chains: list[Chain], first: int, total: int, report: Report
@@ -150,52 +142,58 @@ class ThreadExecutor:
 
         Where a chain becomes non-finite, all end with that chunk.
         """
-        end = first + -(-(total - first) // self.chunk) * self.chunk
-        with ThreadPoolExecutor(min(len(chains), os.cpu_count() or 1)) as pool:
-            return self._advance(pool, chains, end, total, report)
-
-    def _advance(
-        self,
-        pool: ThreadPoolExecutor,
-        chains: list[Chain],
-        end: int,
-        total: int,
-        report: Report,
-    ) -> tuple[Status, int]:
-        steps = self.loop.segment_steps
+        end, steps = self._end(first, total), self.loop.segment_steps
         waiting: dict[Future[Moved], Chain] = {}
 
         def submit(chain: Chain) -> None:
             if chain.at < end and chain.tail is None and not self.stopping():
                 waiting[pool.submit(self._move, chain, chain.at + self.chunk >= end)] = chain
 
-        for chain in chains:
-            submit(chain)
-        while waiting:
-            ready, _ = wait(waiting, return_when=FIRST_COMPLETED)
-            for future in ready:
-                chain, moved = waiting.pop(future), future.result()
-                if moved.state is None:
-                    chain.tail, end = moved.draws, min(end, chain.at + self.chunk)
-                    continue
-                chain.state, chain.at = moved.state, chain.at + self.chunk
-                chain.kept.append(moved.draws)
+        with ThreadPoolExecutor(min(len(chains), os.cpu_count() or 1)) as pool:
+            for chain in chains:
                 submit(chain)
-            so_far = sum(chain.at for chain in chains) // len(chains)
-            report(min(so_far, total) * steps, total * steps)
-            if self.checkpoint is not None and self.checkpoint.due:
-                self.save(chains)
+            while waiting:
+                ready, _ = wait(waiting, return_when=FIRST_COMPLETED)
+                for future in ready:
+                    chain = waiting.pop(future)
+                    if self._keep(chain, future.result()):
+                        submit(chain)
+                    else:
+                        end = min(end, chain.at + self.chunk)
+                so_far = sum(chain.at for chain in chains) // len(chains)
+                report(min(so_far, total) * steps, total * steps)
+                self.save(chains, only_if_due=True)
         return self._ending(chains, end)
+
+    def _end(self, first: int, total: int) -> int:
+        """Segments after the last whole chunk."""
+        return first + -(-(total - first) // self.chunk) * self.chunk
+
+    def _keep(self, chain: Chain, moved: Moved) -> bool:
+        """Enter a chunk into its chain; whether that stayed finite."""
+        if moved.state is None:
+            chain.tail = moved.draws
+            return False
+        chain.state, chain.at = moved.state, chain.at + self.chunk
+        chain.kept.append(moved.draws)
+        return True
 
     def _ending(self, chains: list[Chain], end: int) -> tuple[Status, int]:
         broken = [chain for chain in chains if chain.tail is not None]
         behind = [chain.at for chain in chains if chain.at < end and chain.tail is None]
         if behind:
-            return interrupted(min(behind) * self.loop.segment_steps), min(behind)
+            step = min(behind) * self.loop.segment_steps
+            message = f"interrupted after {step:,} steps of every chain. {_KEPT}"
+            return Status(False, message, step=step, kind="interrupted"), min(behind)
         if not broken:
             return Status(True, "ok"), end
         step, number = min((self._bad_step(chain), chain.number) for chain in broken)
-        return diverged(number, step), end
+        message = (
+            f"chain {number} became non-finite at step {step}. {_KEPT} Try starts nearer the "
+            "optimum (dispersion=1), a larger batch_size, a tighter prior, or dtype='float64'; "
+            "result.diagnose() shows which assumption fails."
+        )
+        return Status(False, message, number, step, "diverged"), end
 
     def _move(self, chain: Chain, last: bool) -> Moved:
         """Advance a chain by a chunk, unless it diverges; its draws in whitened coordinates."""
@@ -210,10 +208,15 @@ class ThreadExecutor:
         made = np.asarray(positions).reshape(-1, self.loop.dim)
         if last:
             chain.orders = None  # of many chains these would add up
-        draws = made[max(0, self.warm - first * self.loop.segment_draws) :]
+        return self._moved(first, made, state)
+
+    def _moved(self, first: int, made: npt.NDArray[Any], state: State) -> Moved:
+        """The chunk from a segment on: its draws after the warm-up, as far as they are finite."""
+        draws = made[max(0, self.settings.warm_draws - first * self.loop.segment_draws) :]
         if np.isfinite(made).all():
             return Moved(draws, state)
-        return Moved(draws[: finite_draws(draws)], None)
+        finite = np.isfinite(draws).all(axis=1)
+        return Moved(draws if finite.all() else draws[: finite.argmin()], None)
 
     def _segments(self, chain: Chain, first: int) -> Segments:
         numbers, steps = range(first, first + self.chunk), self.loop.segment_steps
@@ -223,20 +226,15 @@ class ThreadExecutor:
             chain.orders = fresh(shape, np.int32), fresh(shape, np.int32)
         orders = chain.orders[first // self.chunk % 2]
         batches.write_permutations(self.entropy, chain.number, numbers, steps, orders)
+        rows = None
+        if self.feed is not None:
+            rows = stacked([self.feed.rows(chain.number, number, steps) for number in numbers])
         return Segments(
             number=np.asarray(numbers, np.int32),  # type: ignore[arg-type]
             order=orders,  # type: ignore[arg-type]
             phase=np.asarray([batches.phase(n, steps) for n in numbers], np.int32),  # type: ignore[arg-type]
-            rows=self._fed(chain, numbers),
+            rows=rows,
         )
-
-    def _fed(self, chain: Chain, numbers: range) -> PyTree:
-        """Rows of segments, read now; None where they are in memory."""
-        if self.feed is None:
-            return None
-        steps = self.loop.segment_steps
-        parts = [self.feed.rows(chain.number, number, steps) for number in numbers]
-        return jax.tree.map(lambda *leaves: np.stack(leaves), *parts)
 
     def _chunk_segments(self, total: int) -> int:
         """Segments in one dispatch; with checkpoints, no more than are worth one."""
@@ -266,14 +264,3 @@ class ThreadExecutor:
         with precision_of(self.settings.dtype):
             _, finite = advance(self.loop, True, self.problem, chain.key, chain.state, segments)
         return chain.at * self.loop.segment_steps + int(np.argmin(np.asarray(finite).ravel()))
-
-
-def warm_draws(settings: Settings) -> int:
-    """Draws to discard."""
-    return -(-settings.warmup // settings.thin)
-
-
-def finite_draws(draws: npt.NDArray[Any]) -> int:
-    """How many draws come before the first that is not finite."""
-    finite = np.isfinite(draws).all(axis=1)
-    return len(finite) if finite.all() else int(finite.argmin())

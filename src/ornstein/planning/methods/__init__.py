@@ -7,24 +7,14 @@ room; plans, runs, the command line and the contract test find it there.
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ornstein._base import checks
 from ornstein._base.errors import InputError
 from ornstein.planning.methods import gaussian, langevin, sgd
 from ornstein.planning.methods.contract import Method, Setting, Tuned
 
-__all__ = [
-    "METHODS",
-    "VARIANTS",
-    "Method",
-    "Setting",
-    "Tuned",
-    "Variant",
-    "find",
-    "registered",
-    "resolve",
-]
+__all__ = ["METHODS", "VARIANTS", "Method", "Setting", "Tuned", "Variant", "find", "resolve"]
 
 _METHODS = {method.name: method for method in (*sgd.METHODS, *langevin.METHODS, *gaussian.METHODS)}
 
@@ -72,27 +62,26 @@ VARIANTS: Mapping[str, Variant] = MappingProxyType(dict(_variants()))
 
 def find(name: str) -> Variant:
     """The variant of that name, or an error that lists the methods and suggests the nearest."""
-    known = dict(_variants())  # those registered since, too
+    variants = dict(_variants())  # those registered since, too
     with suppress(KeyError, TypeError):
-        return known[name]
+        return variants[name]
     raise InputError(
         f"method={checks.shown(name)} is not known; choose one of {', '.join(METHODS)}, or one "
-        f"with a structure, such as 'sgd-diagonal'.{checks.nearest(name, known)}"
+        f"with a structure, such as 'sgd-diagonal'.{checks.nearest(name, variants)}"
     )
 
 
 def resolve(
     name: str, structure: str | None = None, control_variates: bool | None = None
-) -> tuple[Method, str | None, bool | None]:
+) -> Variant:
     """A method with what its name and the arguments say of it, which must not contradict."""
-    found = find(name)
-    given = {"structure": structure, "control_variates": control_variates}
+    variant = find(name)
+    arguments: dict[str, Any] = {"structure": structure, "control_variates": control_variates}
+    given = {name: value for name, value in arguments.items() if value is not None}
     for argument, value in given.items():
-        said = getattr(found, argument)
-        if value is not None and said not in (None, value):
+        if getattr(variant, argument) not in (None, value):
             raise InputError(
                 f"method={name!r} contradicts {argument}={checks.shown(value)}; use "
-                f"method={found.method.name!r} with it."
+                f"method={variant.method.name!r} with it."
             )
-    anchored = found.control_variates if control_variates is None else control_variates
-    return found.method, found.structure if structure is None else structure, anchored
+    return variant._replace(**given)

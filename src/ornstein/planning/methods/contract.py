@@ -5,39 +5,29 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
+import numpy as np
+
 from ornstein._base import checks
 from ornstein._base.errors import InputError
 from ornstein._base.types import Vector
 from ornstein.curvature.structures import STRUCTURES
+from ornstein.linalg.eigen import inverse
 from ornstein.planning.rules import FirstOrder, Rule
 from ornstein.theory import Recipe
+from ornstein.theory.langevin import inverse_diagonal
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What a recipe may use.
+    """What a recipe may use; A and C along the coordinates of the gain's structure."""
 
-    Attributes
-    ----------
-    hessian, noise_cov
-        A and C as arrays along the coordinates of the gain's structure: matrices or diagonals.
-    noise_factor
-        ``C_S / C``.
-    num_data, batch_size
-        N and S.
-    anchored
-        Whether gradients are anchored (X9) and have no noise at the optimum: some must be injected.
-    rate
-        The fastest rate by which what the gain's structure misses of A costs little.
-    """
-
-    hessian: Vector
+    hessian: Vector  # A and C as arrays: matrices or diagonals
     noise_cov: Vector
-    noise_factor: float
+    noise_factor: float  # C_S / C
     num_data: int
     batch_size: int
-    anchored: bool = False
-    rate: float = 1.0
+    anchored: bool = False  # gradients have no noise at the optimum (X9): some must be injected
+    rate: float = 1.0  # the fastest by which what the gain's structure misses of A costs little
 
     @property
     def batch_noise_cov(self) -> Vector:
@@ -46,15 +36,7 @@ class Setting:
 
 
 class Tuned(NamedTuple):
-    """What a chain is to do.
-
-    Attributes
-    ----------
-    gain, injected_cov
-        As in :class:`~ornstein.theory.Recipe`.
-    rule
-        What a step does with them.
-    """
+    """What a chain is to do: gain and noise as in a recipe, and what a step does with them."""
 
     gain: Vector
     injected_cov: Vector | None = None
@@ -63,6 +45,12 @@ class Tuned(NamedTuple):
 
 Tune: TypeAlias = Callable[..., Recipe | Tuned]
 """``(setting, **options) -> what a chain is to do``; a recipe is taken in first-order steps."""
+
+
+UNITS: Mapping[str, Callable[[Vector], Vector]] = MappingProxyType(
+    {"dense": inverse, "diagonal": inverse_diagonal, "scalar": lambda _: np.asarray(1.0)}
+)
+"""What a matrix makes the unit of a gain, by the gain's structure."""
 
 
 @dataclass(frozen=True)
@@ -126,9 +114,9 @@ class Method:
         """The given options and the others' defaults; suggestions may come from other words."""
         unknown = sorted(set(options) - set(self.options))
         if unknown:
-            known = ", ".join(self.options) or "none"
+            offered = ", ".join(self.options) or "none"
             raise InputError(
-                f"method {self.name!r} has no option {unknown[0]!r}; its options: {known}."
+                f"method {self.name!r} has no option {unknown[0]!r}; its options: {offered}."
                 f"{checks.nearest(unknown[0], (*self.options, *known_elsewhere))}"
             )
         return {**self.options, **options}

@@ -4,13 +4,14 @@ Their recipes give Newton's gain and, as injected covariance, the covariance tha
 expected to have.
 """
 
+from functools import partial
 from types import MappingProxyType
 
 import numpy as np
 
 from ornstein._base import checks
 from ornstein.linalg.operators import as_operator
-from ornstein.planning.methods.contract import Method, Setting
+from ornstein.planning.methods.contract import Method, Setting, Tune, Tuned
 from ornstein.theory import Recipe
 from ornstein.theory.recipes import diagonal
 
@@ -26,18 +27,10 @@ def _mean_field(setting: Setting) -> Recipe:
     return Recipe(gain, gain / setting.num_data)
 
 
-def _bbvi(setting: Setting, tolerance: float, max_steps: int, diagonals: bool) -> Recipe:
+def _bbvi(recipe: Tune, setting: Setting, tolerance: float, max_steps: int) -> Recipe | Tuned:
     checks.positive("tolerance", tolerance)
     checks.whole("max_steps", max_steps)
-    return _mean_field(setting) if diagonals else _full(setting)
-
-
-def _bbvi_mean_field(setting: Setting, tolerance: float, max_steps: int) -> Recipe:
-    return _bbvi(setting, tolerance, max_steps, diagonals=True)
-
-
-def _bbvi_full(setting: Setting, tolerance: float, max_steps: int) -> Recipe:
-    return _bbvi(setting, tolerance, max_steps, diagonals=False)
+    return recipe(setting)
 
 
 def _nuts(setting: Setting, tune: int) -> Recipe:
@@ -49,10 +42,7 @@ METHODS = (
     Method(
         "laplace",
         "independent draws of the Gaussian at the optimum",
-        {
-            "dense": ("T3", _full),
-            "diagonal": ("T3 on diagonals", _mean_field),
-        },
+        {"dense": ("T3", _full), "diagonal": ("T3 on diagonals", _mean_field)},
         ("T3", _full),
         control_variates=None,
         engine="laplace",
@@ -60,7 +50,10 @@ METHODS = (
     Method(
         "bbvi",
         "black-box variational inference: the best Gaussian by stochastic gradients",
-        {"diagonal": ("mean field", _bbvi_mean_field), "dense": ("full rank", _bbvi_full)},
+        {
+            "diagonal": ("mean field", partial(_bbvi, _mean_field)),
+            "dense": ("full rank", partial(_bbvi, _full)),
+        },
         options=MappingProxyType({"tolerance": 0.01, "max_steps": 2_000_000}),
         control_variates=True,
         engine="bbvi",

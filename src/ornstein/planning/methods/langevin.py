@@ -11,15 +11,17 @@ from ornstein import theory
 from ornstein._base import checks
 from ornstein._base.errors import InputError
 from ornstein._base.types import Vector
-from ornstein.linalg.eigen import inverse
 from ornstein.linalg.operators import as_operator
-from ornstein.planning.methods.contract import Method, Setting, Tuned
+from ornstein.planning.methods.contract import UNITS, Method, Setting, Tuned
 from ornstein.planning.rules import Decreasing, Momentum, Running
-from ornstein.planning.rules.momentum import checked_momentum
 from ornstein.theory import Recipe
-from ornstein.theory.langevin import inverse_diagonal
 from ornstein.theory.recipes import diagonal
 
+_FISHER_SCORING = {
+    "dense": theory.sgfs_full,
+    "diagonal": theory.sgfs_diagonal,
+    "scalar": theory.sgfs_scalar,
+}
 _FASTEST = 0.1  # K A of SGFS, at most: its finite steps then cost 0.0007 nats a direction
 _SGLD_KL = 0.3  # nats that the step of SGLD may cost unless it is given
 _BELOW_LIMIT = 0.95  # of SGHMC's longest step, whose injected noise is singular
@@ -43,26 +45,21 @@ def _sgfs(
                 "structure='diagonal', estimate='optimum' and without extra_noise."
             )
         return _quiet(theory.sgfs_bounded(C_S, N, eps, checks.positive("h_max", h_max)))
+    if estimate == "running" and setting.batch_size < 2:
+        raise InputError("estimate='running' needs a batch_size of 2 or more, to see any scatter.")
     if extra_noise is None:
         extra = _own_noise(structure, setting, eps)
     else:
         extra = _given_noise(extra_noise, C_S)
-    recipes = {
-        "dense": theory.sgfs_full,
-        "diagonal": theory.sgfs_diagonal,
-        "scalar": theory.sgfs_scalar,
-    }
     if C_S.ndim == 2 and structure == "dense" and extra.ndim < 2:
         extra = np.diag(np.broadcast_to(extra, (len(C_S),)))
     if extra.ndim == 0:
         extra = np.broadcast_to(extra, (len(C_S),))
-    found = _quiet(recipes[structure](C_S, N, eps, extra))
-    if estimate == "running" and setting.batch_size < 2:
-        raise InputError("estimate='running' needs a batch_size of 2 or more, to see any scatter.")
+    tuned = _quiet(_FISHER_SCORING[structure](C_S, N, eps, extra))
     if estimate == "optimum":
-        return found
+        return tuned
     rule = Running(structure, eps, float(N), setting.noise_factor, extra, setting.noise_cov)
-    return found._replace(rule=rule)
+    return tuned._replace(rule=rule)
 
 
 def _own_noise(structure: str, setting: Setting, eps: float) -> Vector:
@@ -110,13 +107,14 @@ def _quiet(recipe: Recipe) -> Tuned:
 
 
 def _sgld(
-    units: Callable[[Setting], Vector],
+    units: Callable[[Vector], Vector],
     setting: Setting,
     step_size: float | None,
     decay: float,
     decay_steps: float | None,
 ) -> Tuned:
-    M, N = units(setting), setting.num_data
+    N = setting.num_data
+    M = units(N * setting.hessian)
     if step_size is None:
         A, C_S, square = _aligned(setting, setting.hessian, setting.batch_noise_cov, M)
         step = theory.sgld_step_size(A, C_S, N, square, _SGLD_KL)
@@ -143,11 +141,6 @@ def _aligned(setting: Setting, *arrays: Vector) -> list[Vector]:
     return [A.aligned(as_operator(array), dim) for array in arrays]
 
 
-def _identity(setting: Setting) -> Vector:
-    del setting
-    return np.asarray(1.0)
-
-
 def _sghmc(
     units: Callable[[Vector], Vector],
     setting: Setting,
@@ -156,7 +149,7 @@ def _sghmc(
     corrected: bool,
 ) -> Tuned:
     A, C_S, N = setting.hessian, setting.batch_noise_cov, setting.num_data
-    rule = Momentum(checked_momentum(momentum))
+    rule = Momentum.checked(momentum)
     mu, unit = rule.friction, units(A)
     limit = theory.sghmc_step_limit(A, C_S, N, unit, mu)
     step = _BELOW_LIMIT * limit
@@ -170,14 +163,6 @@ def _sghmc(
             )
     gain, injected, _ = theory.sghmc(A, C_S, N, step * unit, mu, bool(corrected))
     return Tuned(gain, injected, rule)
-
-
-def _posterior_diagonal(setting: Setting) -> Vector:
-    return inverse_diagonal(setting.num_data * setting.hessian)
-
-
-def _posterior_cov(setting: Setting) -> Vector:
-    return inverse(setting.num_data * setting.hessian)
 
 
 METHODS = (
@@ -197,20 +182,16 @@ METHODS = (
         "sgld",
         "stochastic gradient Langevin dynamics, constant or decreasing steps",
         {
-            "scalar": ("R8", partial(_sgld, _identity)),
-            "diagonal": ("R8, preconditioned", partial(_sgld, _posterior_diagonal)),
-            "dense": ("R8, preconditioned", partial(_sgld, _posterior_cov)),
+            "scalar": ("R8", partial(_sgld, UNITS["scalar"])),
+            "diagonal": ("R8, preconditioned", partial(_sgld, UNITS["diagonal"])),
+            "dense": ("R8, preconditioned", partial(_sgld, UNITS["dense"])),
         },
         options=MappingProxyType({"step_size": None, "decay": 0.0, "decay_steps": None}),
     ),
     Method(
         "sghmc",
         "stochastic gradient Hamiltonian dynamics, exact at a finite step",
-        {
-            "dense": ("X4", partial(_sghmc, inverse)),
-            "diagonal": ("X4", partial(_sghmc, inverse_diagonal)),
-            "scalar": ("X4", partial(_sghmc, lambda _: np.asarray(1.0))),
-        },
+        {structure: ("X4", partial(_sghmc, units)) for structure, units in UNITS.items()},
         options=MappingProxyType({"momentum": 0.5, "step_size": None, "corrected": True}),
         any_step=True,
     ),

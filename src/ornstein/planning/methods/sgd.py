@@ -1,6 +1,7 @@
 """Methods that rely on the minibatches' own noise, and the exact one (R1-R4, X1-X5)."""
 
 from collections.abc import Callable
+from functools import partial
 from types import MappingProxyType
 
 import numpy as np
@@ -9,12 +10,10 @@ from ornstein import theory
 from ornstein._base import checks
 from ornstein._base.errors import InputError
 from ornstein._base.types import Vector
-from ornstein.linalg.eigen import inverse
-from ornstein.planning.methods.contract import Method, Setting, Tuned
+from ornstein.planning.methods.contract import UNITS, Method, Setting, Tuned
 from ornstein.planning.rules import Averaged, FirstOrder, Momentum
-from ornstein.planning.rules.momentum import checked_momentum
 from ornstein.theory import Recipe
-from ornstein.theory.langevin import inverse_diagonal, largest_rate
+from ornstein.theory.langevin import largest_rate
 from ornstein.theory.recipes import diagonal
 
 
@@ -53,7 +52,7 @@ def _least_rho(setting: Setting, relative_noise: Vector) -> float:
 
 
 def _momentum(setting: Setting, momentum: float) -> Tuned:
-    rule = Momentum(checked_momentum(momentum))
+    rule = Momentum.checked(momentum)
     A, C_S, N = setting.hessian, setting.batch_noise_cov, setting.num_data
     return Tuned(theory.momentum_sgd(A, C_S, N, rule.friction).gain, rule=rule)
 
@@ -62,30 +61,27 @@ def _sandwich(setting: Setting) -> Recipe:
     return theory.sandwich(setting.hessian, setting.noise_factor, setting.num_data)
 
 
-def _averaged(units: Callable[[Vector], Vector]) -> Callable[..., Tuned]:
+def _averaged(
+    units: Callable[[Vector], Vector], setting: Setting, window: int | None, step_size: float | None
+) -> Tuned:
     """Means of iterates of SGD whose gain is ``step_size`` of the fastest direction's Newton step.
 
-    ``units`` makes the gain's structure from A. By default that direction forgets ten times in a
-    window: longer steps would lead the iterates further from the optimum for no gain.
+    By default that direction forgets ten times in a window: longer steps would lead the iterates
+    further from the optimum for no gain.
     """
-
-    def tune(setting: Setting, window: int | None, step_size: float | None) -> Tuned:
-        if window is None:
-            window = max(1, round(setting.num_data / setting.batch_size))
-        window = checks.whole("window", window, high=2**30)
-        step = min(0.5, 10 / window) if step_size is None else step_size
-        step = checks.positive("step_size", step)
-        if step >= 2:
-            raise InputError(f"step_size must be below 2, where SGD diverges, found {step_size!r}.")
-        unit = units(setting.hessian)
-        gain = step / largest_rate(unit, setting.hessian) * unit
-        return Tuned(gain, rule=Averaged(window) if window > 1 else FirstOrder())
-
-    return tune
+    if window is None:
+        window = max(1, round(setting.num_data / setting.batch_size))
+    window = checks.whole("window", window, high=2**30)
+    step = checks.positive("step_size", min(0.5, 10 / window) if step_size is None else step_size)
+    if step >= 2:
+        raise InputError(f"step_size must be below 2, where SGD diverges, found {step_size!r}.")
+    unit = units(setting.hessian)
+    gain = step / largest_rate(unit, setting.hessian) * unit
+    return Tuned(gain, rule=Averaged(window) if window > 1 else FirstOrder())
 
 
 def _from_noise(recipe: Callable[[Vector, int], Recipe]) -> Callable[[Setting], Recipe]:
-    """A recipe that looks at the noise only, as the paper's do."""
+    """A recipe that depends on the noise only, as the paper's do."""
     return lambda setting: recipe(setting.batch_noise_cov, setting.num_data)
 
 
@@ -93,10 +89,7 @@ METHODS = (
     Method(
         "exact",
         "finite-step exact gain, with injected noise where the minibatches make too little",
-        {
-            "dense": ("X2", _exact),
-            "diagonal": ("X2 on diagonals", _exact_diagonal),
-        },
+        {"dense": ("X2", _exact), "diagonal": ("X2 on diagonals", _exact_diagonal)},
         ("X2", _exact_along),
         options=MappingProxyType({"rho": None}),
         control_variates=True,
@@ -124,11 +117,7 @@ METHODS = (
     Method(
         "averaged",
         "means of successive iterates of SGD, by default over as many as one pass makes",
-        {
-            "dense": ("X5", _averaged(inverse)),
-            "diagonal": ("X5", _averaged(inverse_diagonal)),
-            "scalar": ("X5", _averaged(lambda _: np.asarray(1.0))),
-        },
+        {structure: ("X5", partial(_averaged, units)) for structure, units in UNITS.items()},
         options=MappingProxyType({"window": None, "step_size": None}),
         target="sandwich",
         control_variates=None,

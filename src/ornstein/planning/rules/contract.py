@@ -1,10 +1,9 @@
-"""What every update rule offers: predictions for the plan, a kernel for the loop, a record."""
+"""What every update rule offers: predictions for the plan, steps for the loop, a record."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from operator import attrgetter
-from typing import Any, ClassVar, NamedTuple, Protocol, Self, TypeAlias, TypeVar
+from typing import Any, ClassVar, NamedTuple, Self, TypeAlias, TypeVar
 
 import jax
 
@@ -12,15 +11,8 @@ from ornstein import theory
 from ornstein._base import random_numbers
 from ornstein._base.errors import InputError
 from ornstein._base.types import Array, PyTree, Vector
-from ornstein.data.batches import Batches
 from ornstein.linalg.operators import Factor, Operator
 from ornstein.storage import codec
-
-Gradient: TypeAlias = Callable[[Array, PyTree], Array]
-"""``(position, batch) -> minibatch gradient``."""
-
-Moments: TypeAlias = Callable[[Array, PyTree], tuple[Array, Array]]
-"""``(position, batch) -> minibatch gradient, covariance of its rows' gradients``."""
 
 State: TypeAlias = Any
 """A NamedTuple with a ``position`` first, then what else the next step needs."""
@@ -45,86 +37,32 @@ class Info(NamedTuple):
     gradient: Array
 
 
-class Advance(Protocol):
-    """One step, its randomness given."""
-
-    def __call__(self, state: State, batch: PyTree, noise: Array | None) -> tuple[State, Info]:
-        """Move."""
-
-
-Noise: TypeAlias = Callable[[Array, tuple[int, ...]], Array]
-"""``(key, shape) -> noise`` of shape ``(*shape, D)``."""
-
-
-class Kernel(NamedTuple):
-    """A rule's step, split so that the noise of many steps can be drawn at once.
-
-    Attributes
-    ----------
-    init
-        ``(key, position) -> state``.
-    noise
-        ``(key, shape) -> injected noise of that many steps``, or None where none is injected.
-    advance
-        ``(state, batch, noise) -> (state, info)``.
-    read
-        ``state -> the draw it stands for``: its position, unless said otherwise.
-    vectors
-        Fields of the state that are vectors in the parameters' space.
-    """
-
-    init: Callable[[Array, Array], State]
-    noise: Noise | None
-    advance: Advance
-    read: Callable[[State], Array] = attrgetter("position")
-    vectors: tuple[str, ...] = ("position",)
-
-    def step(self, key: Array, state: State, batch: PyTree) -> tuple[State, Info]:
-        """One step, drawing its own noise."""
-        return self.advance(state, batch, None if self.noise is None else self.noise(key, ()))
-
-
 def _no_moments(position: Array, batch: PyTree) -> tuple[Array, Array]:
     raise NotImplementedError("the rows' own gradients are not at hand")
 
 
 class Inputs(NamedTuple):
-    """What a kernel is built from.
+    """What a step uses beside the rule's constants.
 
-    Attributes
-    ----------
-    gradient
-        Of a minibatch.
-    gain, noise_factor
-        ``K`` and a factor of ``Q``; None injects no noise.
-    dim, dtype
-        Of positions.
-    thin
-        Steps per draw.
-    moments
-        The gradient and the covariance of the rows' gradients, where these are at hand.
+    ``gradient`` and ``moments`` take a position and a batch; the latter gives the minibatch
+    gradient and the covariance of its rows' gradients.
     """
 
-    gradient: Gradient
-    gain: Operator
-    noise_factor: Factor | None
+    gradient: Callable[[Array, PyTree], Array]
+    gain: Operator  # K
+    noise_factor: Factor | None  # of Q; None injects no noise
     dim: int
     dtype: Any
-    thin: int = 1
-    moments: Moments = _no_moments
+    thin: int = 1  # steps per draw
+    moments: Callable[[Array, PyTree], tuple[Array, Array]] = _no_moments
 
-    @property
-    def noise(self) -> Noise | None:
-        """Draws ``N(0, F F')``; None for no noise."""
+    def noise(self, key: Array, shape: tuple[int, ...]) -> Array | None:
+        """The injected noise ``N(0, F F')`` of so many steps, (*shape, D); None for no noise."""
         factor = self.noise_factor
         if factor is None:
             return None
         size = factor.coordinates(self.dim)
-
-        def draw(key: Array, shape: tuple[int, ...]) -> Array:
-            return factor.matvec(random_numbers.normals(key, (*shape, size), self.dtype))  # type: ignore[return-value]
-
-        return draw
+        return factor.matvec(random_numbers.normals(key, (*shape, size), self.dtype))  # type: ignore[return-value]
 
 
 @dataclass(frozen=True)
@@ -132,7 +70,8 @@ class Rule(ABC):
     """An update rule; its fields are its constants.
 
     A registered rule is a pytree: its fields are arguments of compiled code, those marked
-    ``static`` are part of it.
+    ``static`` are part of it. Covariances are those of a first-order step unless overridden.
+    Steps are pure functions, their noise given so that many steps' is drawn at once.
 
     Attributes
     ----------
@@ -146,6 +85,8 @@ class Rule(ABC):
         Whether the draws' covariance is the same however long the run is.
     plain_operations
         Whether a step makes no calls, of LAPACK say, that one compiled kernel cannot hold.
+    vectors
+        Fields of the state that are vectors in the parameters' space.
     """
 
     name: ClassVar[str]
@@ -153,27 +94,22 @@ class Rule(ABC):
     beyond_optax: ClassVar[str | None] = None
     stationary: ClassVar[bool] = True
     plain_operations: ClassVar[bool] = True
+    vectors: ClassVar[tuple[str, ...]] = ("position",)
 
     # What it will draw
 
-    @abstractmethod
     def covariance(self, chain: LinearChain) -> Vector:
-        """Covariance of the draws."""
+        """Covariance of the draws (T2)."""
+        return theory.finite_step_covariance(*chain)
 
-    @abstractmethod
     def small_step_covariance(self, chain: LinearChain) -> Vector:
-        """The same in the small-step limit."""
+        """The same in the small-step limit (T1)."""
+        return theory.ou_covariance(*chain)
 
     def epoch_covariance(self, per_epoch: int, chain: LinearChain) -> Vector:
-        """The same under an epoch loader (X7); refused unless the rule knows it."""
+        """The same under an epoch loader (X7); refused unless the rule predicts it."""
         del per_epoch, chain
         raise InputError(f"{self.title} under an epoch loader is not planned for; use windows.")
-
-    def covariance_under(self, batches: Batches, chain: LinearChain) -> Vector:
-        """Covariance of the draws for these batches; refuses those it cannot be planned for."""
-        if batches.scheme == "epochs":
-            return self.epoch_covariance(batches.per_epoch, chain)
-        return self.covariance(chain)
 
     def run_covariance(self, first: int, last: int, chain: LinearChain) -> Vector:
         """Mean covariance of the iterates ``first`` to ``last``, for a rule not ``stationary``."""
@@ -193,6 +129,11 @@ class Rule(ABC):
         """Fewest steps per draw."""
         return 1
 
+    @property
+    def own_noise(self) -> Vector | None:
+        """``E E'`` of the noise that a step multiplies by a gain of its own; None without."""
+        return None
+
     # How it moves
 
     def whitened(self, factor: Factor, dim: int) -> Self:
@@ -205,8 +146,19 @@ class Rule(ABC):
         return root
 
     @abstractmethod
-    def kernel(self, inputs: Inputs) -> Kernel:
-        """The kernel; the rule's constants may be traced arrays here."""
+    def begin(self, position: Array) -> State:
+        """The state before the first step."""
+
+    @abstractmethod
+    def advance(
+        self, inputs: Inputs, state: State, batch: PyTree, noise: Array | None
+    ) -> tuple[State, Info]:
+        """One step."""
+
+    def read(self, state: State) -> Array:
+        """The draw that a state stands for."""
+        position: Array = state.position
+        return position
 
     # What it says
 

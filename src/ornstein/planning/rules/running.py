@@ -5,7 +5,6 @@ of the rows' gradients in all batches so far (R5, R6).
 """
 
 from dataclasses import dataclass, field, replace
-from functools import partial
 from typing import ClassVar, NamedTuple, Self
 
 import jax
@@ -15,7 +14,15 @@ import numpy as np
 from ornstein import theory
 from ornstein._base.types import Array, PyTree, Vector
 from ornstein.linalg.operators import Dense, Factor, as_matrix
-from ornstein.planning.rules.contract import Info, Inputs, Kernel, LinearChain, Rule, register
+from ornstein.planning.rules.contract import Info, Inputs, LinearChain, Rule, register
+
+
+class Estimated(NamedTuple):
+    """Where the chain is, the mean of the rows' covariances so far, and of how many batches."""
+
+    position: Array
+    noise_cov: Array
+    batches: Array
 
 
 @register
@@ -23,16 +30,7 @@ from ornstein.planning.rules.contract import Info, Inputs, Kernel, LinearChain, 
 class Running(Rule):
     """A first-order step whose gain follows the noise seen so far.
 
-    Attributes
-    ----------
-    structure
-        Of the gain ``H``: dense, diagonal or scalar.
-    step_size, num_data, noise_ratio
-        ``eps``, N and ``C_S / C``.
-    extra_noise
-        ``E E'``.
-    noise_cov
-        C at the optimum, the first estimate; it weighs as much as one minibatch.
+    Covariances are those with the gain to which the estimate converges.
     """
 
     name: ClassVar[str] = "running"
@@ -40,25 +38,20 @@ class Running(Rule):
     beyond_optax: ClassVar[str | None] = "the rows' own gradients"
     plain_operations: ClassVar[bool] = False
 
-    structure: str = field(metadata={"static": True})
-    step_size: float
+    structure: str = field(metadata={"static": True})  # of H: dense, diagonal or scalar
+    step_size: float  # eps
     num_data: float
-    noise_ratio: float
-    extra_noise: Vector
-    noise_cov: Vector
-
-    def covariance(self, chain: LinearChain) -> Vector:
-        """T2 with the gain to which the estimate converges."""
-        return theory.finite_step_covariance(*chain)
-
-    def small_step_covariance(self, chain: LinearChain) -> Vector:
-        """T1 with that gain."""
-        return theory.ou_covariance(*chain)
+    noise_ratio: float  # C_S / C
+    extra_noise: Vector  # E E'
+    noise_cov: Vector  # C at the optimum: the first estimate, which weighs as one minibatch
 
     def epoch_covariance(self, per_epoch: int, chain: LinearChain) -> Vector:
-        """X7 with that gain."""
         K, A, C_S, Q = chain
         return theory.epoch_covariance(K, A, C_S, per_epoch, Q)
+
+    @property
+    def own_noise(self) -> Vector:
+        return self.extra_noise
 
     def whitened(self, factor: Factor, dim: int) -> Self:
         """Covariances of gradients become ``W' M W``."""
@@ -73,45 +66,27 @@ class Running(Rule):
         """``E``, which the gain multiplies."""
         return None if root is None else Dense(np.asarray(self.extra_noise)).sqrt()
 
-    def kernel(self, inputs: Inputs) -> Kernel:
-        """Its kernel."""
-        return Kernel(partial(init, self), inputs.noise, partial(step, self, inputs))
+    def begin(self, position: Array) -> Estimated:
+        return Estimated(position, jnp.asarray(self.noise_cov), jnp.ones((), position.dtype))
+
+    def advance(
+        self, inputs: Inputs, state: Estimated, batch: PyTree, noise: Array | None
+    ) -> tuple[Estimated, Info]:
+        """Estimate, then move."""
+        eps = self.step_size
+        slope, scatter = inputs.moments(state.position, batch)
+        count = state.batches + 1
+        noise_cov = state.noise_cov + (scatter - state.noise_cov) / count
+        push = eps * slope if noise is None else eps * slope - jnp.sqrt(eps) * noise
+        total = eps * self.noise_ratio * noise_cov + self.extra_noise
+        move = 2 / self.num_data * self._solve(total, push)
+        return Estimated(state.position - move, noise_cov, count), Info(slope)
+
+    def _solve(self, total: Array, push: Array) -> Array:
+        if self.structure == "dense":
+            return jax.scipy.linalg.cho_solve(jax.scipy.linalg.cho_factor(total), push)
+        spread = jnp.diagonal(total)
+        return push / (spread.mean() if self.structure == "scalar" else spread)
 
     def lines(self) -> list[tuple[str, str]]:
-        """Where the gain comes from."""
         return [("noise covariance", "estimated online")]
-
-
-class State(NamedTuple):
-    """Where the chain is, the mean of the rows' covariances so far, and of how many batches."""
-
-    position: Array
-    noise_cov: Array
-    batches: Array
-
-
-def init(rule: Running, key: Array, position: Array) -> State:
-    """Begin at a position, with the optimum's covariance."""
-    del key
-    return State(position, jnp.asarray(rule.noise_cov), jnp.ones((), position.dtype))
-
-
-def step(
-    rule: Running, inputs: Inputs, state: State, batch: PyTree, noise: Array | None
-) -> tuple[State, Info]:
-    """Estimate, then move."""
-    eps = rule.step_size
-    slope, scatter = inputs.moments(state.position, batch)
-    count = state.batches + 1
-    noise_cov = state.noise_cov + (scatter - state.noise_cov) / count
-    push = eps * slope if noise is None else eps * slope - jnp.sqrt(eps) * noise
-    total = eps * rule.noise_ratio * noise_cov + rule.extra_noise
-    move = 2 / rule.num_data * _solve(rule.structure, total, push)
-    return State(state.position - move, noise_cov, count), Info(slope)
-
-
-def _solve(structure: str, total: Array, push: Array) -> Array:
-    if structure == "dense":
-        return jax.scipy.linalg.cho_solve(jax.scipy.linalg.cho_factor(total), push)
-    spread = jnp.diagonal(total)
-    return push / (spread.mean() if structure == "scalar" else spread)

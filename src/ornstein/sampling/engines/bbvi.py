@@ -33,17 +33,15 @@ import optax
 
 from ornstein._base import random_numbers
 from ornstein._base.errors import TargetWarning
-from ornstein._base.precision import precision_of
+from ornstein._base.precision import double_precision, precision_of
 from ornstein._base.trees import cast, to_device
 from ornstein._base.types import Array, PyTree, Vector
-from ornstein.curvature.row_sums import mean_gradient
-from ornstein.data.batches import Batches
+from ornstein.curvature.row_sums import joint_losses, mean_gradient
 from ornstein.data.readers import Reader
-from ornstein.linalg.operators import Dense, Diagonal, Factor
+from ornstein.linalg.operators import Dense, Diagonal, Factor, Operator
 from ornstein.models.contract import LocalModel, Minibatch
 from ornstein.models.posterior import Posterior
 from ornstein.planning.plans import Plan
-from ornstein.sampling.engines.elbo import Elbo, Gaussian
 from ornstein.sampling.engines.laplace import draw, local_root
 from ornstein.sampling.settings import OpenProgress, Report, Run, Settings, Status
 
@@ -52,6 +50,7 @@ _RATE = 0.01  # Adam's step in the first round
 _CHUNK = 1024  # steps of a dispatch, at most
 _FIRST = 2  # dispatches of the first round
 _BULK = 2**15  # random numbers made at once
+_PAIRS = 32  # of opposite normals from which an ELBO is computed
 
 _ADAM = optax.scale_by_adam()
 
@@ -75,7 +74,7 @@ def run(post: Posterior, plan: Plan, key: Array, settings: Settings, progress: O
         none = np.empty((settings.chains, 0, plan.dim))
         return Run(none, status, fit.steps, perf_counter() - began, path)
     q = max(fit.ends, key=lambda end: end.elbo).fitted
-    path |= {"mean": q.mean, "cov": _covariance(q)}
+    path |= {"mean": q.mean, "cov": q.cov}
     flat = draw(draw_key, q.mean, q.root, settings)
     return Run(flat, status, fit.steps, perf_counter() - began, path)
 
@@ -157,6 +156,47 @@ def _advance(
     return state, jax.tree.map(lambda leaf: leaf / loop.chunk, total)
 
 
+class Gaussian(NamedTuple):
+    """``N(m, R R')``."""
+
+    mean: Vector
+    root: Diagonal | Dense
+
+    @property
+    def cov(self) -> Vector:
+        """``R R'``, or its diagonal."""
+        if isinstance(self.root, Diagonal):
+            return np.asarray(self.root.values) ** 2
+        return np.asarray(self.root.matrix @ self.root.matrix.T)
+
+
+class Elbo:
+    """``E_q[log p(data, theta)]`` plus the entropy of q.
+
+    The expectation of the quadratic part ``-1/2 (theta - m)' P (theta - m)`` is taken in closed
+    form, that of the rest at pairs of opposite normals, the same for every q: the ELBO of a
+    quadratic model is exact, and differences between like q's have little noise. ``P`` is the
+    posterior's precision at its optimum, or the diagonal of that; the key chooses the normals.
+    """
+
+    def __init__(self, post: Posterior, precision: Operator, key: Array) -> None:
+        self.post, self.precision = post, precision
+        with double_precision():
+            normals = np.asarray(jax.random.normal(key, (_PAIRS, post.dim), np.float64))
+        self.normals = np.concatenate([normals, -normals])
+
+    def __call__(self, q: Gaussian) -> float:
+        """In nats; not finite where a loss or a scale is not."""
+        dim = self.post.dim
+        offsets = np.asarray(q.root.matvec(self.normals))
+        losses = joint_losses(self.post, q.mean + offsets)
+        rest = losses - 0.5 * (offsets * self.precision.matvec(offsets)).sum(axis=1)
+        columns = q.root.dense(dim).T
+        quadratic = 0.5 * (columns * self.precision.matvec(columns)).sum()
+        entropy = 0.5 * dim * (1 + math.log(2 * math.pi)) + q.root.logdet(dim)
+        return float(entropy - quadratic - rest.mean())
+
+
 class _End(NamedTuple):
     """How a round ended: q in theta, its ELBO, the steps so far."""
 
@@ -166,7 +206,7 @@ class _End(NamedTuple):
 
 
 class _Fit:
-    """A fit on its way."""
+    """A fit in progress."""
 
     def __init__(self, post: Posterior, plan: Plan, key: Array, dtype: str) -> None:
         self.tolerance: float = plan.options["tolerance"]
@@ -175,9 +215,8 @@ class _Fit:
         self.key, self.dtype, self.center = key, np.dtype(dtype), plan.center
         slope = plan.num_data * mean_gradient(post, plan.center) if self.anchored else None
         local = post.model.localise(plan.center, local_root(plan), post.hyper, self.dtype, slope)
-        batches = Batches("independent", plan.num_data, plan.batch_size)
         rows = local.fold(post.data)
-        reader, rows = Reader.lay_out(batches, local.model.rows_last, rows, ())
+        reader, rows = Reader.lay_out(plan.batches, local.model.rows_last, rows, ())
         self.factor = local.factor
         self.loop = _Loop(local.model, reader, dtype, min(_CHUNK, _power_of_two(self.max_steps)))
         self.elbo = Elbo(post, plan.geometry.precision, jax.random.fold_in(key, 0))
@@ -185,7 +224,9 @@ class _Fit:
         self.ends: list[_End] = []
         with precision_of(dtype):
             self.problem = to_device((rows, cast(local.hyper, self.dtype)))
-            start = _start(plan.dim, plan.structure == "dense", dtype)
+            below = jnp.zeros((plan.dim, plan.dim), dtype) if plan.structure == "dense" else None
+            narrow = jnp.full(plan.dim, math.log(_START), dtype)
+            start = _Params(jnp.zeros(plan.dim, dtype), narrow, below)
             self.state = _State(start, _ADAM.init(start))
 
     @property
@@ -195,17 +236,25 @@ class _Fit:
 
     def run(self, report: Report) -> Status:
         """Rounds until the ELBO settles, the steps are spent or something is not finite."""
+        changes = np.empty(0)
         while (chunks := self._next_round()) > 0:
             params = self._round(chunks, report)
-            if not all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(params)):
-                return _not_finite(self.steps)
-            q = _in_theta(params, self.center, self.factor)
-            self.ends.append(_End(q, self.elbo(q), self.steps))
-            if not math.isfinite(self.ends[-1].elbo):
-                return _not_finite(self.steps)
-            if self._settled():
+            finite = all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(params))
+            if finite:
+                q = _in_theta(params, self.center, self.factor)
+                self.ends.append(_End(q, self.elbo(q), self.steps))
+            if not finite or not math.isfinite(self.ends[-1].elbo):
+                return Status(
+                    False,
+                    f"the variational fit became non-finite within {self.steps:,} steps: there are "
+                    "no draws. Try a larger batch_size, a tighter prior, or dtype='float64'.",
+                    step=self.steps,
+                    kind="diverged",
+                )
+            changes = np.abs(np.diff([end.elbo for end in self.ends]))
+            if len(changes) > 1 and changes[-2:].max() < self.tolerance:
                 return Status(True, "ok")
-        self._warn()
+        self._warn(changes)
         return Status(True, "ok")
 
     def _next_round(self) -> int:
@@ -238,30 +287,18 @@ class _Fit:
             self.state = self.state._replace(params=to_device(cast(total, self.dtype)))
         return total
 
-    def _settled(self) -> bool:
-        """Whether each of the last two rounds changed the ELBO by less than the tolerance."""
-        changes = np.abs(np.diff([end.elbo for end in self.ends[-3:]]))
-        return len(changes) == 2 and bool(changes.max() < self.tolerance)
-
-    def _warn(self) -> None:
-        changes = np.abs(np.diff([end.elbo for end in self.ends]))
-        found = (
-            f"its last round changed the ELBO by {changes[-1]:.2g} nats, " if len(changes) else ""
+    def _warn(self, changes: Vector) -> None:
+        last = (
+            f"its last round changed the ELBO by {changes[-1]:.2g} nats, " if changes.size else ""
         )
         remedy = "raise max_steps, batch_size or tolerance"
         remedy = remedy if self.anchored else f"use control_variates=True, or {remedy}"
         warnings.warn(
-            f"the variational fit did not settle in {self.steps:,} steps: {found}"
+            f"the variational fit did not settle in {self.steps:,} steps: {last}"
             f"tolerance={self.tolerance:g}. To settle it, {remedy}.",
             TargetWarning,
             stacklevel=5,
         )
-
-
-def _start(dim: int, dense: bool, dtype: str) -> _Params:
-    """A narrow q at the optimum."""
-    below = jnp.zeros((dim, dim), dtype) if dense else None
-    return _Params(jnp.zeros(dim, dtype), jnp.full(dim, math.log(_START), dtype), below)
 
 
 def _in_theta(params: _Params, center: Vector, factor: Factor) -> Gaussian:
@@ -274,23 +311,6 @@ def _in_theta(params: _Params, center: Vector, factor: Factor) -> Gaussian:
     return Gaussian(mean, Dense(np.asarray(factor.matvec(lower.T)).T))
 
 
-def _covariance(q: Gaussian) -> Vector:
-    """``R R'``, or its diagonal."""
-    if isinstance(q.root, Diagonal):
-        return np.asarray(q.root.values) ** 2
-    return np.asarray(q.root.matrix @ q.root.matrix.T)
-
-
 def _power_of_two(number: int) -> int:
     """The largest that is not above."""
     return int(2 ** (number.bit_length() - 1))
-
-
-def _not_finite(step: int) -> Status:
-    return Status(
-        False,
-        f"the variational fit became non-finite within {step:,} steps: there are no draws. Try a "
-        "larger batch_size, a tighter prior, or dtype='float64'.",
-        step=step,
-        kind="diverged",
-    )

@@ -35,7 +35,11 @@ def local_root(plan: Plan) -> Factor:
     try:
         return precision.inverse_root()
     except np.linalg.LinAlgError:
-        raise _no_minimum() from None
+        raise InputError(
+            "the loss has no strict minimum at the plan's centre: its curvature there is not "
+            "positive definite. Plan at the optimum (leave out at=), or give every parameter a "
+            "proper prior."
+        ) from None
 
 
 def draw(key: Array, mean: Vector, root: Factor, settings: Settings) -> Vector:
@@ -50,10 +54,3 @@ def draw(key: Array, mean: Vector, root: Factor, settings: Settings) -> Vector:
         normal = np.random.default_rng(seed).standard_normal(shape)  # which need not be compiled
         target[:] = mean + np.asarray(root.matvec(normal))
     return flat
-
-
-def _no_minimum() -> InputError:
-    return InputError(
-        "the loss has no strict minimum at the plan's centre: its curvature there is not positive "
-        "definite. Plan at the optimum (leave out at=), or give every parameter a proper prior."
-    )

@@ -7,7 +7,7 @@ itself, on a thread: mapped together, all would wait for the longest trajectory.
 
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from importlib.util import find_spec
@@ -56,21 +56,25 @@ def run(post: Posterior, plan: Plan, key: Array, settings: Settings, progress: O
         ThreadPoolExecutor(min(settings.chains, os.cpu_count() or 1)) as pool,
         progress(total) as report,
     ):
-        count = _Count(lambda done: report(done // settings.chains, total))
-        one = partial(_chain, post.model, problem, tune, settings, key, count)
-        chains = list(pool.map(one, range(settings.chains)))
-    flat = plan.center + np.asarray(factor.matvec(np.stack([chain.z for chain in chains])))
-    path = {
-        "gradients": np.array([chain.gradients for chain in chains], float),
-        "step_size": np.array([chain.step_size for chain in chains]),
-        "divergences": np.array([chain.divergences for chain in chains], float),
-    }
-    status = _ending(chains, settings)
-    steps = -(-sum(chain.gradients for chain in chains) // settings.chains)
+        lock, done = Lock(), 0
+
+        def count(steps: int) -> None:
+            nonlocal done
+            with lock:
+                done += steps
+                report(done // settings.chains, total)
+
+        one = partial(_run_chain, post.model, problem, tune, settings, key, count)
+        draws, chains = zip(*pool.map(one, range(settings.chains)), strict=True)
+    flat = plan.center + np.asarray(factor.matvec(np.stack(draws)))
+    names = "gradients", "step_size", "divergences"
+    path = {name: np.array([getattr(chain, name) for chain in chains], float) for name in names}
+    status = _ending(draws, chains)
+    steps = -(-int(path["gradients"].sum()) // settings.chains)
     return Run(flat if status.ok else flat[:, :0], status, steps, perf_counter() - began, path)
 
 
-class Problem(NamedTuple):
+class Density(NamedTuple):
     """Arrays of the density: rows and their weights in blocks, and where z lies."""
 
     rows: PyTree
@@ -80,17 +84,7 @@ class Problem(NamedTuple):
     factor: Factor
 
 
-class _Chain(NamedTuple):
-    """A chain's draws (draws, D) by z, and how they were made."""
-
-    z: Vector
-    gradients: int
-    step_size: float
-    divergences: int
-    finite: bool
-
-
-class _Tuned(NamedTuple):
+class NutsChain(NamedTuple):
     """Where a chain is, its tuning, and counts since the beginning."""
 
     state: Any
@@ -100,60 +94,42 @@ class _Tuned(NamedTuple):
     divergences: Array
 
 
-class _Count:
-    """Steps of all chains, counted by several threads."""
-
-    def __init__(self, report: Callable[[int], None]) -> None:
-        self.report, self.done, self.lock = report, 0, Lock()
-
-    def add(self, steps: int) -> None:
-        with self.lock:
-            self.done += steps
-            self.report(self.done)
-
-
-def _problem(post: Posterior, center: Vector, factor: Factor) -> Problem:
+def _problem(post: Posterior, center: Vector, factor: Factor) -> Density:
     """All rows on the device, in double precision, cut where gradients would not fit memory."""
     parts = list(blocks(cast(post.data, np.float64), block_rows(post)))
     rows = jax.tree.map(lambda *leaves: np.stack(leaves), *(rows for rows, _ in parts))
     weights = np.stack([weights for _, weights in parts])
-    return to_device(Problem(rows, weights, post.hyper, center, factor))  # type: ignore[arg-type]
+    return to_device(Density(rows, weights, post.hyper, center, factor))  # type: ignore[arg-type]
 
 
-def _chain(
+def _run_chain(
     model: Model,
-    problem: Problem,
+    problem: Density,
     tune: int,
     settings: Settings,
     key: Array,
-    count: _Count,
+    count: Callable[[int], None],
     number: int,
-) -> _Chain:
-    """One chain, from its over-dispersed start to its last draw."""
+) -> tuple[Vector, NutsChain]:
+    """The draws (draws, D) of one chain by z, from an over-dispersed start, and its end."""
     key = jax.random.fold_in(key, number)
     start_key, tune_key, draw_key = (jax.random.fold_in(key, i) for i in range(3))
     with double_precision():
         normal = jax.random.normal(start_key, problem.center.shape, np.float64)
         chain = _adapt(model, tune, problem, tune_key, settings.dispersion * normal)
-        count.add(tune)
+        count(tune)
         kept = []
         for first in range(0, settings.draws, _BUFFER):
             size = min(_BUFFER, settings.draws - first)
             span = np.asarray([first, first + size])
             z, chain = _draw(model, problem, draw_key, chain, span)
             kept.append(np.asarray(z)[:size])
-            count.add(size)
-    return _Chain(
-        np.concatenate(kept),
-        int(chain.gradients),
-        float(chain.step_size),
-        int(chain.divergences),
-        bool(np.isfinite(chain.state.logdensity)),
-    )
+            count(size)
+    return np.concatenate(kept), chain
 
 
 @partial(jax.jit, static_argnums=(0, 1))
-def _adapt(model: Model, tune: int, problem: Problem, key: Array, start: Array) -> _Tuned:
+def _adapt(model: Model, tune: int, problem: Density, key: Array, start: Array) -> NutsChain:
     """Window adaptation of step size and diagonal metric."""
     import blackjax
     from blackjax.adaptation.base import get_filter_adapt_info_fn
@@ -166,20 +142,20 @@ def _adapt(model: Model, tune: int, problem: Problem, key: Array, start: Array) 
     (state, tuned), trace = adaptation.run(key, start, num_steps=tune)
     gradients = trace.info.num_integration_steps.sum()
     none = jnp.zeros_like(gradients)
-    return _Tuned(state, tuned["step_size"], tuned["inverse_mass_matrix"], gradients, none)
+    return NutsChain(state, tuned["step_size"], tuned["inverse_mass_matrix"], gradients, none)
 
 
 @partial(jax.jit, static_argnums=(0,))
 def _draw(
-    model: Model, problem: Problem, key: Array, chain: _Tuned, span: Array
-) -> tuple[Array, _Tuned]:
+    model: Model, problem: Density, key: Array, chain: NutsChain, span: Array
+) -> tuple[Array, NutsChain]:
     """The draws of a span of numbers, at the head of a buffer of fixed length."""
     import blackjax
 
     density = partial(_log_density, model, problem)
     kernel = blackjax.nuts(density, chain.step_size, chain.inverse_mass)
 
-    def one(number: Array, carry: tuple[Array, _Tuned]) -> tuple[Array, _Tuned]:
+    def one(number: Array, carry: tuple[Array, NutsChain]) -> tuple[Array, NutsChain]:
         kept, chain = carry
         state, info = kernel.step(jax.random.fold_in(key, number), chain.state)
         chain = chain._replace(
@@ -193,19 +169,19 @@ def _draw(
     return jax.lax.fori_loop(span[0], span[1], one, (kept, chain))
 
 
-def _log_density(model: Model, problem: Problem, z: Array) -> Array:
+def _log_density(model: Model, problem: Density, z: Array) -> Array:
     """``log p(theta, data)``."""
     theta = problem.center + problem.factor.matvec(z)
     return -_loss(model, theta, problem) - model.prior_loss(theta, problem.hyper)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _loss(model: Model, theta: Array, problem: Problem) -> Array:
+def _loss(model: Model, theta: Array, problem: Density) -> Array:
     """``-log p(data | theta)``, block by block."""
     return _loss_and_slope(model, theta, problem)[0]
 
 
-def _loss_and_slope(model: Model, theta: Array, problem: Problem) -> tuple[Array, Array]:
+def _loss_and_slope(model: Model, theta: Array, problem: Density) -> tuple[Array, Array]:
     def add(sums: PyTree, block: tuple[PyTree, Array]) -> tuple[PyTree, None]:
         rows, weights = block
 
@@ -227,10 +203,10 @@ def _backward(model: Model, slope: Array, change: Array) -> tuple[Array, None]:
 _loss.defvjp(_loss_and_slope, _backward)
 
 
-def _ending(chains: list[_Chain], settings: Settings) -> Status:
+def _ending(draws: Sequence[Vector], chains: Sequence[NutsChain]) -> Status:
     """Whether all chains could move; warns of trajectories that diverged."""
-    for number, chain in enumerate(chains):
-        if not (chain.finite and np.isfinite(chain.z).all()):
+    for number, (z, chain) in enumerate(zip(draws, chains, strict=True)):
+        if not (np.isfinite(chain.state.logdensity) and np.isfinite(z).all()):
             return Status(
                 False,
                 f"the density is not finite where chain {number} is: there are no draws. Try "
@@ -238,10 +214,10 @@ def _ending(chains: list[_Chain], settings: Settings) -> Status:
                 number,
                 kind="diverged",
             )
-    diverged = sum(chain.divergences for chain in chains)
+    diverged = sum(int(chain.divergences) for chain in chains)
     if diverged:
         warnings.warn(
-            f"{diverged} of {settings.chains * settings.draws} NUTS trajectories diverged: the "
+            f"{diverged} of {sum(map(len, draws))} NUTS trajectories diverged: the "
             "draws may miss a part of the posterior. Raise tune, or give the model parameters in "
             "which its curvature varies less.",
             DivergenceWarning,
