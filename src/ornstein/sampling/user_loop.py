@@ -14,7 +14,7 @@ from ornstein._base.types import Array, PyTree
 from ornstein.data.batches import distinct_rows, weights_of
 from ornstein.data.readers import Reader
 from ornstein.linalg.operators import IDENTITY
-from ornstein.models.chain_rule import ChainRule
+from ornstein.models.contract import ChainRule
 from ornstein.models.posterior import Posterior
 from ornstein.planning.planner import fitting
 from ornstein.planning.plans import Plan
