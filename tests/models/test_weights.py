@@ -45,8 +45,8 @@ def test_whole_weights_are_repeated_rows(name: str) -> None:
     here, there = (geometry(p, p.layout.unravel(theta)) for p in (post, repeated))
     for part in ("hessian", "prior_hessian"):
         np.testing.assert_allclose(
-            post.num_data * getattr(here, part),
-            repeated.num_data * getattr(there, part),
+            post.num_data * getattr(here, part).dense(post.dim),
+            repeated.num_data * getattr(there, part).dense(post.dim),
             rtol=1e-11,
             atol=1e-10,
         )
