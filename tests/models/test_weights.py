@@ -12,8 +12,8 @@ from ornstein.curvature.estimation import geometry
 from ornstein.curvature.optimum import find_optimum
 from ornstein.linalg.operators import Dense, Diagonal
 from ornstein.models.contract import Minibatch, Spread
-from ornstein.models.earlier_rows import Past
 from ornstein.models.families import Bernoulli, Family, Gaussian
+from ornstein.models.glm import Past
 from ornstein.models.ready_made import Prior, build
 from support.montecarlo import Floats, assert_covariance, rejects_covariance
 from support.problems import SOME_MODELS, as_generic, features, whole, zoo
@@ -45,8 +45,8 @@ def test_whole_weights_are_repeated_rows(name: str) -> None:
     here, there = (geometry(p, p.layout.unravel(theta)) for p in (post, repeated))
     for part in ("hessian", "prior_hessian"):
         np.testing.assert_allclose(
-            post.num_data * getattr(here, part).array,
-            repeated.num_data * getattr(there, part).array,
+            post.num_data * getattr(here, part).dense(post.dim),
+            repeated.num_data * getattr(there, part).dense(post.dim),
             rtol=1e-11,
             atol=1e-10,
         )

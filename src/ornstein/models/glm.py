@@ -1,7 +1,11 @@
-"""Generalised linear models, with gradients, Hessians and noise in closed form."""
+"""Generalised linear models, with gradients, Hessians and noise in closed form.
+
+Where they are fitted in parts, a Gaussian summary stands in for the rows seen earlier.
+"""
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +19,7 @@ from ornstein.models.contract import LocalProblem, Model, Spread
 from ornstein.models.families import Family
 from ornstein.models.grams import quadratic_forms, symmetric_places, weighted_grams
 from ornstein.models.local_glm import GlmAt
+from ornstein.storage.codec import register
 
 _LOG_TWO_PI = math.log(2 * math.pi)
 _NODES = 7  # of the Gauss-Hermite rule over one predictor
@@ -37,41 +42,33 @@ class Glm(Model):
 
     @property
     def quadratic(self) -> bool:
-        """Whether the family's loss is."""
         return self.family.quadratic
 
     @property
     def factored(self) -> "Glm":
-        """Itself."""
         return self
 
     @property
     def balanced(self) -> bool:
-        """Whether a row's residuals sum to zero."""
         return self.family.balanced
 
     @property
     def outputs(self) -> int:
-        """Entries of the predictor."""
         return self.family.outputs
 
     @property
     def width(self) -> int:
-        """Columns of the design."""
         return self.features + self.intercept
 
     def losses(self, theta: Array, rows: PyTree, hyper: PyTree) -> Array:
-        """Family's loss of the linear predictor."""
         losses = self.family.loss(self._predictor(theta, rows["x"]), rows["y"], hyper)
         return losses * _weights(rows, losses) if "w" in rows else losses
 
     def prior_loss(self, theta: Array, hyper: PyTree) -> Array:
-        """Independent normals of mean 0."""
         precision = hyper["prior_precision"]
         return 0.5 * jnp.sum(precision * theta**2 - jnp.log(precision) + _LOG_TWO_PI)
 
     def gradients(self, theta: Array, rows: PyTree, hyper: PyTree) -> Array:
-        """``residual (x) u`` of every row."""
         residual = self.residuals(theta, rows, hyper)
         outer = residual[:, :, None] * self.design(rows, theta.dtype)[:, None, :]
         return outer.reshape(len(residual), -1)[:, self.order]
@@ -79,7 +76,6 @@ class Glm(Model):
     def gradient_sum(
         self, theta: Array, rows: PyTree, hyper: PyTree, weights: Array | None = None
     ) -> Array:
-        """One matrix product."""
         residual = self.residuals(theta, rows, hyper)
         if weights is not None:
             residual = residual * weights[:, None]
@@ -92,33 +88,26 @@ class Glm(Model):
         residual = self.residuals(theta, rows, hyper)
         squares = residual[:, :, None] * residual[:, None, :] * weights[:, None, None]
         curvature = self._curvature(theta, rows, hyper, weights)
-        design, both = self.design(rows, theta.dtype), jnp.stack([squares, curvature])
-        outer, hessian = self._by_parameters(self._grams(design, both))
+        outer, hessian = self._sums(rows, jnp.stack([squares, curvature]))
         return outer, hessian
 
     def hessian_sum(self, theta: Array, rows: PyTree, hyper: PyTree, weights: Array) -> Array:
-        """``sum_n curvature (x) u u'``."""
-        curvature = self._curvature(theta, rows, hyper, weights)[None]
-        return self._by_parameters(self._grams(self.design(rows, theta.dtype), curvature))[0]
+        return self._sums(rows, self._curvature(theta, rows, hyper, weights)[None])[0]
 
     def hessian_diagonal_sum(
         self, theta: Array, rows: PyTree, hyper: PyTree, weights: Array
     ) -> Array:
-        """``sum_n curvature_kk u^2``."""
         curvature = self._curvature(theta, rows, hyper, weights)
         diagonal = jnp.diagonal(curvature, axis1=1, axis2=2)
         return (diagonal.T @ self.design(rows, theta.dtype) ** 2).reshape(-1)[self.order]
 
     def prior_gradient(self, theta: Array, hyper: PyTree) -> Array:
-        """``precision theta``."""
         return hyper["prior_precision"] * theta
 
     def prior_hessian(self, theta: Array, hyper: PyTree) -> Array:
-        """``diag(precision)``."""
         return jnp.diag(self.prior_hessian_diagonal(theta, hyper))
 
     def prior_hessian_diagonal(self, theta: Array, hyper: PyTree) -> Array:
-        """``precision``."""
         return hyper["prior_precision"] * jnp.ones_like(theta)
 
     def deviation_kicks(self, spread: Spread, rows: PyTree, hyper: PyTree) -> Array:
@@ -129,9 +118,7 @@ class Glm(Model):
     def deviation_sums(self, spread: Spread, rows: PyTree, hyper: PyTree, weights: Array) -> Array:
         """``E[d d'] = V (x) u u'``."""
         _, squares = self._deviations(spread, rows, hyper)
-        design = self.design(rows, spread.cov.dtype)
-        lines = weights[:, :, None, None] * squares[None]
-        return self._by_parameters(self._grams(design, lines))
+        return self._sums(rows, weights[:, :, None, None] * squares[None])
 
     def localise(
         self,
@@ -143,18 +130,9 @@ class Glm(Model):
     ) -> LocalProblem:
         """In one of the forms of :mod:`~ornstein.models.local_glm`."""
         precision, prior_slope = self.local_prior(center, hyper)
-        return GlmAt(
-            family=self.family,
-            features=self.features,
-            intercept=self.intercept,
-            center=center,
-            factor=factor,
-            precision=precision,
-            slope=prior_slope if slope is None else slope,
-            anchored=slope is not None,
-            hyper=hyper,
-            dtype=dtype,
-        ).localise()
+        anchored = slope is not None
+        start = slope if slope is not None else prior_slope
+        return GlmAt(self, center, factor, precision, start, anchored, hyper, dtype).localise()
 
     def local_prior(self, center: Vector, hyper: PyTree) -> tuple[Vector, Vector]:
         """Precision of the prior, (D,) or (D, D), and its slope at a point."""
@@ -167,7 +145,6 @@ class Glm(Model):
         return flat_order(self.outputs, self.features, self.intercept)
 
     def design(self, rows: PyTree, dtype: npt.DTypeLike) -> Array:
-        """``u`` of every row."""
         x = rows["x"].astype(dtype)
         if not self.intercept:
             return x
@@ -181,13 +158,11 @@ class Glm(Model):
         return eta + jnp.broadcast_to(params["intercept"], eta.shape)
 
     def residuals(self, theta: Array, rows: PyTree, hyper: PyTree) -> Array:
-        """First derivatives by the predictor, (n, K)."""
         eta = self._predictor(theta, rows["x"])
         residual = self.family.residual(eta, rows["y"], hyper).reshape(len(eta), -1)
         return residual * _weights(rows, residual) if "w" in rows else residual
 
     def curvatures(self, theta: Array, rows: PyTree, hyper: PyTree) -> Array:
-        """Second derivatives by the predictor, (n, K, K)."""
         eta = self._predictor(theta, rows["x"])
         curvature = self.family.curvature(eta, rows["y"], hyper)
         curvature = curvature.reshape(-1, self.outputs, self.outputs)
@@ -199,7 +174,7 @@ class Glm(Model):
     def _deviations(self, spread: Spread, rows: PyTree, hyper: PyTree) -> tuple[Array, Array]:
         """For every row, the covariances (K, K) of its predictor, and of its residual about r*."""
         design = self.design(rows, spread.cov.dtype)
-        outputs, width = self.family.outputs, design.shape[1]
+        outputs, width = self.outputs, design.shape[1]
         back = np.argsort(self.order)
         cov = spread.cov[back][:, back].reshape(outputs, width, outputs, width)
         above = np.triu_indices(outputs)
@@ -207,12 +182,10 @@ class Glm(Model):
         predictor = quadratic_forms(design, parts)[symmetric_places(outputs)].transpose(2, 0, 1)
         return predictor, self.residual_squares(spread.anchor, predictor, rows, hyper)
 
-    def _grams(self, design: Array, matrices: Array) -> Array:
-        return weighted_grams(design, matrices, self.family.balanced)
-
-    def _by_parameters(self, matrices: Array) -> Array:
-        """Matrices over outputs and design columns, in the order of the parameters."""
-        return matrices[:, self.order][:, :, self.order]
+    def _sums(self, rows: PyTree, matrices: Array) -> Array:
+        """``sum_n M_ln (x) u_n u_n'`` for every line of matrices, in the order of parameters."""
+        design = self.design(rows, matrices.dtype)
+        return weighted_grams(design, matrices, self.balanced)[:, self.order][:, :, self.order]
 
     def residual_squares(self, anchor: Array, cov: Array, rows: PyTree, hyper: PyTree) -> Array:
         """``E[(r - r*)(r - r*)']`` of every row, its predictor Gaussian with covariance (K, K).
@@ -220,7 +193,7 @@ class Glm(Model):
         With Gauss-Hermite nodes for one output; for several with the points ``+-sqrt(K)`` along
         the columns of a root, exact to third order.
         """
-        outputs = self.family.outputs
+        outputs = self.outputs
         eta = self._predictor(anchor, rows["x"])
         here = self.family.residual(eta, rows["y"], hyper)
         nodes, mass = np.polynomial.hermite_e.hermegauss(_NODES if outputs == 1 else 2)
@@ -241,6 +214,70 @@ class Glm(Model):
 
         total, _ = jax.lax.scan(add, jnp.zeros_like(cov), columns)
         return total * _weights(rows, total) ** 2 if "w" in rows else total
+
+
+@register
+class Past(NamedTuple):
+    """The earlier rows' ``-log p(y | theta)``, to second order.
+
+    ``1/2 theta' hessian theta - slope' theta + squares / 2``, divided by the noise variance for a
+    Gaussian family, whose normalising constant also counts the ``weight`` of the rows.
+    """
+
+    hessian: Vector
+    slope: Vector
+    squares: Vector
+    weight: Vector
+
+    @classmethod
+    def none(cls, dim: int) -> "Past":
+        """No rows."""
+        return cls(np.zeros((dim, dim)), np.zeros(dim), np.zeros(()), np.zeros(()))
+
+    def squared_residuals(self, theta: Vector) -> float:
+        """The earlier rows' sum of squared residuals, for a Gaussian family."""
+        return float(theta @ self.hessian @ theta - 2 * self.slope @ theta + self.squares)
+
+
+@dataclass(frozen=True)
+class ContinuedGlm(Glm):
+    """A GLM whose normal prior is multiplied by ``hyper["past"]``, a :class:`Past` as a dict.
+
+    Exact for a Gaussian family; for others as accurate as the summary of the earlier rows.
+    """
+
+    def prior_loss(self, theta: Array, hyper: PyTree) -> Array:
+        past, variance = hyper["past"], self._variance(hyper)
+        bent = 0.5 * theta @ past["hessian"] @ theta - past["slope"] @ theta
+        earlier = (bent + 0.5 * past["squares"]) / variance
+        counted = past["weight"] * (0.5 * jnp.log(variance) + 0.5 * _LOG_TWO_PI)
+        return super().prior_loss(theta, hyper) + earlier + counted
+
+    def prior_gradient(self, theta: Array, hyper: PyTree) -> Array:
+        past = hyper["past"]
+        earlier = (past["hessian"] @ theta - past["slope"]) / self._variance(hyper)
+        return super().prior_gradient(theta, hyper) + earlier
+
+    def prior_hessian(self, theta: Array, hyper: PyTree) -> Array:
+        earlier = hyper["past"]["hessian"] / self._variance(hyper)
+        return jnp.diag(super().prior_hessian_diagonal(theta, hyper)) + earlier
+
+    def prior_hessian_diagonal(self, theta: Array, hyper: PyTree) -> Array:
+        earlier = jnp.diagonal(hyper["past"]["hessian"]) / self._variance(hyper)
+        return super().prior_hessian_diagonal(theta, hyper) + earlier
+
+    def local_prior(self, center: Vector, hyper: PyTree) -> tuple[Vector, Vector]:
+        precision, slope = super().local_prior(center, hyper)
+        past = Past(**{name: np.asarray(part, float) for name, part in hyper["past"].items()})
+        variance = float(np.asarray(hyper["noise_scale"])) ** 2 if "noise_scale" in hyper else 1.0
+        matrix = np.diag(precision) + past.hessian / variance
+        return matrix, slope + (past.hessian @ center - past.slope) / variance
+
+    def _variance(self, hyper: PyTree) -> Array:
+        """The noise variance; 1 for families without one."""
+        if "noise_scale" not in hyper:
+            return jnp.ones((), hyper["past"]["slope"].dtype)
+        return jnp.asarray(hyper["noise_scale"]) ** 2
 
 
 def _weights(rows: PyTree, like: Array) -> Array:

@@ -1,6 +1,7 @@
 """Ready-made posteriors over tables. Parameters are named ``coef`` and ``intercept``."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -11,14 +12,13 @@ import numpy.typing as npt
 from ornstein._base import checks
 from ornstein._base.errors import InputError
 from ornstein._base.trees import Layout
-from ornstein._base.types import LogLikelihood, LogPrior, PyTree
+from ornstein._base.types import LogLikelihood, LogPrior, PyTree, Vector
 from ornstein.data import inputs
 from ornstein.data.on_disk import AnyRows, RowsOnDisk
-from ornstein.models.earlier_rows import ContinuedGlm, Past
 from ornstein.models.families import Bernoulli, Categorical, Family, Gaussian, Poisson
-from ornstein.models.glm import Glm
+from ornstein.models.glm import ContinuedGlm, Glm, Past
+from ornstein.models.hyperparameters import Groups, finite_numbers, glm_hyperparameters
 from ornstein.models.posterior import Posterior
-from ornstein.models.shared_priors import Groups, glm_hyperparameters
 
 
 def linear(
@@ -205,10 +205,7 @@ def build(
     precision = _prior_precision(prior.precision, features + intercept)
     numbers = {**(hyper or {}), "prior_precision": np.tile(precision, outputs)[model.order]}
     hyper = numbers if past is None else {**numbers, "past": past._asdict()}
-
-    def functions(hyper: PyTree) -> tuple[LogLikelihood, LogPrior]:
-        return _functions(model, hyper)
-
+    functions = partial(_functions, model)
     learn = glm_hyperparameters(model, numbers, names, prior.groups, prior.learn, functions)
     named = {"coef": names} if names else {}
     return Posterior.of_model(model, *functions(hyper), rows, hyper, named, learn)
@@ -245,16 +242,13 @@ def _functions(model: Glm, hyper: PyTree) -> tuple[LogLikelihood, LogPrior]:
     return log_likelihood, log_prior
 
 
-def _prior_precision(given: float | Sequence[float], width: int) -> npt.NDArray[np.float64]:
-    try:
-        precision = np.asarray(given, float)
-    except (TypeError, ValueError):
-        precision = np.asarray(np.nan)
+def _prior_precision(given: float | Sequence[float], width: int) -> Vector:
+    precision = finite_numbers("prior_precision", given, "fiub")
     if precision.ndim > 1 or (precision.ndim == 1 and len(precision) != width):
         raise InputError(
             f"prior_precision must be one number or {width} (one per column, the intercept's "
             f"last), found shape {precision.shape}."
         )
-    if not np.all(np.isfinite(precision) & (precision > 0)):
-        raise InputError(f"prior_precision must be finite and above 0, found {given!r}.")
+    if not (precision > 0).all():
+        raise InputError(f"prior_precision must be above 0, found {given!r}.")
     return np.broadcast_to(precision, (width,)).copy()

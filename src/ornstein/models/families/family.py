@@ -18,6 +18,7 @@ import scipy.special
 
 from ornstein._base.checks import names_of, shown
 from ornstein._base.errors import InputError
+from ornstein._base.precision import double_precision
 from ornstein._base.types import Array, PyTree, Vector
 from ornstein.data.on_disk import AnyRows
 
@@ -29,14 +30,8 @@ Rng: TypeAlias = np.random.Generator
 class TargetColumn:
     """The column of a table that is to be predicted.
 
-    Attributes
-    ----------
-    name
-        Its name.
-    levels
-        Its distinct values as text, in order.
-    values
-        Its numbers; None where it has labels.
+    ``levels`` are its distinct values as text, in order; ``values`` its numbers, None where it has
+    labels.
     """
 
     name: str
@@ -131,10 +126,10 @@ class Family(ABC):
         self, x: Vector, offset: Vector, y: Vector, hyper: PyTree
     ) -> dict[str, Vector]:
         """Rows whose residuals are counted from those at the offset (X9)."""
-        with jax.enable_x64(True):
-            if self.canonical:
-                return self.fold(x, offset, np.asarray(_mean(self, offset, hyper)))
-            there = np.asarray(_residual(self, offset, np.asarray(y, float), hyper))
+        with double_precision():
+            there = np.asarray(_at_anchor(self, offset, np.asarray(y, float), hyper))
+        if self.canonical:
+            return self.fold(x, offset, there)
         return {**self.fold(x, offset, y), "residual": there}
 
     def folded_residual(self, along: Array, rows: PyTree, hyper: PyTree) -> Array:
@@ -146,7 +141,6 @@ class Family(ABC):
 
     def expectation(self, eta: Vector) -> Vector:
         """The target's mean for every draw and row."""
-        del eta
         raise InputError(f"a {self.name} model predicts classes; ask for their probabilities.")
 
     def variance(self, means: Vector, noise_scale: Noise) -> Vector:
@@ -155,7 +149,6 @@ class Family(ABC):
 
     def probabilities(self, eta: Vector) -> Vector:
         """Of every class, (draws, classes, rows)."""
-        del eta
         raise InputError(f"a {self.name} model has no class probabilities.")
 
     @abstractmethod
@@ -176,7 +169,7 @@ class Family(ABC):
         scale = np.reshape(np.asarray(noise_scale, float), (-1, 1))
         whole = np.asarray(y, np.int32 if self.outputs > 1 else float)
         targets = np.broadcast_to(whole, by_output.shape[:2])
-        with jax.enable_x64(True):
+        with double_precision():
             loss = np.asarray(
                 self.loss(jnp.asarray(by_output), jnp.asarray(targets), {"noise_scale": scale})
             )
@@ -187,58 +180,43 @@ class Family(ABC):
     @classmethod
     def of(cls, classes: int) -> Self:
         """The family for so many classes; they do not matter where targets are numbers."""
-        del classes
         return cls()
 
     @classmethod
     def of_target(cls, y: AnyRows, classes: int | None = None) -> tuple[Self, AnyRows]:
         """The family, and the target as its functions take it; raises if that does not suit."""
-        del classes
         return cls(), y.astype(float)
 
     @classmethod
     def recognise(cls, column: TargetColumn) -> str | None:
         """Why a column calls for this family, in a sentence; None if it does not."""
-        del column
         return None
 
     @classmethod
     def check_column(cls, column: TargetColumn) -> None:
         """Raise if a table's target does not suit."""
         name = shown(column.name)
-        if cls.most_classes:
-            column.refuse_constant()
-            if len(column.levels) > cls.most_classes:
-                raise InputError(
-                    f"The target {name} has {len(column.levels):,} classes, such as "
-                    f"{names_of(column.levels[:3])}; a {cls.name} model takes at most "
-                    f"{cls.most_classes}. {cls.if_more}"
-                )
-            return
-        if column.values is None:
+        if column.values is None and not cls.most_classes:
             raise InputError(
                 f"The target {name} has labels, such as {shown(column.levels[0])}, and a "
                 f"{cls.name} model needs numbers. Choose logistic for two classes, softmax for "
                 "more."
             )
-        if column.values.min() == column.values.max():
+        column.refuse_constant()
+        if 0 < cls.most_classes < len(column.levels):
             raise InputError(
-                f"The target {name} is {column.values[0]:g} in every row: there is nothing to "
-                "explain."
+                f"The target {name} has {len(column.levels):,} classes, such as "
+                f"{names_of(column.levels[:3])}; a {cls.name} model takes at most "
+                f"{cls.most_classes}. {cls.if_more}"
             )
 
     @classmethod
     def parameter_labels(cls, features: Sequence[str], classes: Sequence[str]) -> list[str]:
         """Names of all coefficients, then intercepts, for a table's summary."""
-        del classes
         return [*features, "intercept"]
 
 
 @partial(jax.jit, static_argnums=(0,))
-def _mean(family: Family, offset: Array, hyper: PyTree) -> Array:
-    return family.mean(offset, hyper)
-
-
-@partial(jax.jit, static_argnums=(0,))
-def _residual(family: Family, offset: Array, y: Array, hyper: PyTree) -> Array:
-    return family.residual(offset, y, hyper)
+def _at_anchor(family: Family, offset: Array, y: Array, hyper: PyTree) -> Array:
+    """The mean of a canonical family, which leaves no residual there; the residual of others."""
+    return family.mean(offset, hyper) if family.canonical else family.residual(offset, y, hyper)

@@ -1,4 +1,4 @@
-"""Several classes: multinomial logistic regression."""
+"""Targets that are classes: logistic regression of two, multinomial regression of several."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,10 +10,75 @@ import numpy as np
 import scipy.special
 
 from ornstein._base.checks import names_of, shown
+from ornstein._base.errors import InputError
 from ornstein._base.types import Array, PyTree, Vector
 from ornstein.data import inputs
 from ornstein.data.on_disk import AnyRows
 from ornstein.models.families.family import Family, Noise, Rng, TargetColumn
+
+
+@jax.custom_jvp
+def softplus(x: Array) -> Array:
+    """``log(1 + exp(x))``, stable, its derivative the sigmoid."""
+    return jnp.maximum(x, 0) + jnp.log1p(jnp.exp(-jnp.abs(x)))
+
+
+@softplus.defjvp
+def _softplus_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
+    (x,), (dx,) = primals, tangents
+    return softplus(x), jax.nn.sigmoid(x) * dx
+
+
+@dataclass(frozen=True)
+class Bernoulli(Family):
+    """``y = 1`` with probability ``sigmoid(eta)``, else 0."""
+
+    name = "logistic"
+    most_classes = 2
+    if_more = "Choose softmax."
+
+    def loss(self, eta: Array, y: Array, hyper: PyTree) -> Array:
+        return softplus(eta) - y * eta
+
+    def curvature(self, eta: Array, y: Array, hyper: PyTree) -> Array:
+        p = jax.nn.sigmoid(eta)
+        return p * (1 - p)
+
+    def mean(self, eta: Array, hyper: PyTree) -> Array:
+        return jax.nn.sigmoid(eta)
+
+    def fold(self, x: Vector, offset: Vector, y: Vector) -> dict[str, Vector]:
+        """With the sign ``1 - 2y`` in the features the loss is ``softplus`` whatever the label."""
+        if not np.isin(y, (0, 1)).all():
+            return {"x": x, "offset": offset, "y": y}
+        sign = (1 - 2 * y).astype(x.dtype)
+        return {"x": sign[:, None] * x, "offset": sign * offset}
+
+    def folded_residual(self, along: Array, rows: PyTree, hyper: PyTree) -> Array:
+        """``sigmoid``, less the target where it is a mean."""
+        p = jax.nn.sigmoid(along + rows["offset"])
+        return p - rows["y"] if "y" in rows else p
+
+    def probabilities(self, eta: Vector) -> Vector:
+        one = scipy.special.expit(eta)
+        return np.stack([1 - one, one], axis=1)
+
+    def simulate(self, eta: Vector, noise_scale: Noise, rng: Rng) -> Vector:
+        return (rng.uniform(size=eta.shape) < scipy.special.expit(eta)).astype(float)
+
+    @classmethod
+    def of_target(cls, y: AnyRows, classes: int | None = None) -> tuple[Self, AnyRows]:
+        target, found = inputs.labels(y, classes)
+        if found > 2:
+            raise InputError(f"y has {found} classes; logistic takes 0 and 1. Use models.softmax.")
+        return cls(), target.astype(float)
+
+    @classmethod
+    def recognise(cls, column: TargetColumn) -> str | None:
+        """Two distinct values, of whatever type."""
+        if len(column.levels) != 2:
+            return None
+        return f"{shown(column.name)} has two distinct values: {names_of(column.levels)}."
 
 
 @jax.custom_jvp
@@ -44,25 +109,17 @@ class Categorical(Family):
     )
 
     def loss(self, eta: Array, y: Array, hyper: PyTree) -> Array:
-        """``logsumexp(eta) - eta_y``."""
-        del hyper
         return log_sum_exp(eta) - (self._one_hot(y, eta) * eta).sum(axis=-1)
 
     def residual(self, eta: Array, y: Array, hyper: PyTree) -> Array:
-        """``p - onehot(y)``."""
-        del hyper
         return jax.nn.softmax(eta, axis=-1) - self._one_hot(y, eta)
 
     def curvature(self, eta: Array, y: Array, hyper: PyTree) -> Array:
-        """``diag(p) - p p'``."""
-        del y, hyper
         p = jax.nn.softmax(eta, axis=-1)
         identity = jnp.eye(self.outputs, dtype=p.dtype)[None]
         return p[:, :, None] * (identity - p[:, None, :])
 
     def mean(self, eta: Array, hyper: PyTree) -> Array:
-        """``softmax``."""
-        del hyper
         return jax.nn.softmax(eta, axis=-1)
 
     def fold(self, x: Vector, offset: Vector, y: Vector) -> dict[str, Vector]:
@@ -72,28 +129,22 @@ class Categorical(Family):
 
     def folded_residual(self, along: Array, rows: PyTree, hyper: PyTree) -> Array:
         """``p - onehot(y)``; with outputs first, rows fill a processor's lanes."""
-        del hyper
         return jax.nn.softmax(along + rows["offset"].T, axis=0) - rows["y"].T
 
     def probabilities(self, eta: Vector) -> Vector:
-        """``softmax``."""
         return np.asarray(scipy.special.softmax(eta, axis=1))
 
     def simulate(self, eta: Vector, noise_scale: Noise, rng: Rng) -> Vector:
-        """Class numbers."""
-        del noise_scale
         uniform = rng.uniform(size=(len(eta), eta.shape[2]))
         cumulative = np.cumsum(self.probabilities(eta), axis=1)
         return (uniform[:, None] > cumulative).sum(axis=1).clip(max=eta.shape[1] - 1).astype(float)
 
     @classmethod
     def of(cls, classes: int) -> Self:
-        """One output per class."""
         return cls(classes)
 
     @classmethod
     def of_target(cls, y: AnyRows, classes: int | None = None) -> tuple[Self, AnyRows]:
-        """Labels ``0 .. K-1``."""
         target, found = inputs.labels(y, classes)
         return cls(found), target
 
@@ -108,7 +159,6 @@ class Categorical(Family):
 
     @classmethod
     def parameter_labels(cls, features: Sequence[str], classes: Sequence[str]) -> list[str]:
-        """Those of every class."""
         coefs = [f"{name} [{label}]" for label in classes for name in features]
         return coefs + [f"intercept [{label}]" for label in classes]
 
