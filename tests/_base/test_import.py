@@ -7,7 +7,7 @@ import sys
 import pytest
 
 LARGE = (
-    *("arviz", "h5netcdf", "jinja2", "matplotlib", "pandas", "pooch", "pyarrow"),
+    *("arviz", "h5netcdf", "jinja2", "matplotlib", "pandas", "pyarrow"),
     *("requests", "rich", "scipy.stats", "sklearn", "typer", "xarray"),
 )
 SEEN = "import json, sys, ornstein; {code}; print(json.dumps(sorted(sys.modules)))"
