@@ -25,7 +25,7 @@ class Parquet(RowsOnDisk):
     def __init__(self, path: Path, columns: Any) -> None:
         files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
         if not files:
-            raise InputError(f"{path} holds no .parquet files.")
+            raise InputError(f"{path} has no .parquet files.")
         self._files = [_opened(file) for file in files]
         schema = self._files[0].schema_arrow
         for name, file in zip(files, self._files, strict=True):

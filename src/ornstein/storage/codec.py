@@ -22,17 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from types import NoneType, UnionType
-from typing import (
-    Any,
-    Literal,
-    NoReturn,
-    TypeVar,
-    Union,
-    cast,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import jax
 import numpy as np
@@ -268,9 +258,10 @@ def from_json(text: str, kind: type[T], version: int, what: str) -> T:
             "again, or use the release that wrote it."
         )
     try:
-        return cast(T, _fitted(decode({"$type": kind.__name__, **found}), kind, ""))
+        value: T = _fitted(decode({"$type": kind.__name__, **found}), kind, "")
     except (DamagedError, RecursionError) as error:
         raise InputError(f"{what} is damaged: {error}.") from error
+    return value
 
 
 def _without_repeats(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:

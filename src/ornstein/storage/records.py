@@ -122,21 +122,13 @@ def differences(kept: Any, now: Any, rtol: float = 0.0, where: str = "") -> list
     ['draws was 10, now 20']
     """
     if isinstance(kept, Mapping) and isinstance(now, Mapping):
-        names = [*kept, *(name for name in now if name not in kept)]
-        return [
-            line
-            for name in names
-            for line in differences(
-                kept.get(name), now.get(name), rtol, f"{where}.{name}".lstrip(".")
-            )
-        ]
-    if isinstance(kept, list | tuple) and isinstance(now, list | tuple) and len(kept) == len(now):
-        return [
-            line
-            for i, (a, b) in enumerate(zip(kept, now, strict=True))
-            for line in differences(a, b, rtol, f"{where}[{i}]")
-        ]
-    return [] if _agree(kept, now, rtol) else [f"{where} was {shown(kept)}, now {shown(now)}"]
+        parts = [(f".{name}", kept.get(name), now.get(name)) for name in {**kept, **now}]
+    elif isinstance(kept, list | tuple) and isinstance(now, list | tuple) and len(kept) == len(now):
+        parts = [(f"[{i}]", a, b) for i, (a, b) in enumerate(zip(kept, now, strict=True))]
+    else:
+        return [] if _agree(kept, now, rtol) else [f"{where} was {shown(kept)}, now {shown(now)}"]
+    named = [((where + place).lstrip("."), a, b) for place, a, b in parts]
+    return [line for place, a, b in named for line in differences(a, b, rtol, place)]
 
 
 def _agree(kept: Any, now: Any, rtol: float) -> bool:

@@ -18,6 +18,7 @@ import scipy.special
 
 from ornstein._base.checks import names_of, shown
 from ornstein._base.errors import InputError
+from ornstein._base.precision import double_precision
 from ornstein._base.types import Array, PyTree, Vector
 from ornstein.data.on_disk import AnyRows
 
@@ -131,7 +132,7 @@ class Family(ABC):
         self, x: Vector, offset: Vector, y: Vector, hyper: PyTree
     ) -> dict[str, Vector]:
         """Rows whose residuals are counted from those at the offset (X9)."""
-        with jax.enable_x64(True):
+        with double_precision():
             if self.canonical:
                 return self.fold(x, offset, np.asarray(_mean(self, offset, hyper)))
             there = np.asarray(_residual(self, offset, np.asarray(y, float), hyper))
@@ -176,7 +177,7 @@ class Family(ABC):
         scale = np.reshape(np.asarray(noise_scale, float), (-1, 1))
         whole = np.asarray(y, np.int32 if self.outputs > 1 else float)
         targets = np.broadcast_to(whole, by_output.shape[:2])
-        with jax.enable_x64(True):
+        with double_precision():
             loss = np.asarray(
                 self.loss(jnp.asarray(by_output), jnp.asarray(targets), {"noise_scale": scale})
             )
