@@ -2,12 +2,11 @@
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
 from ornstein._base.checks import random_key, same_layout
 from ornstein._base.errors import InputError
@@ -16,6 +15,9 @@ from ornstein._base.types import Array, Key, PyTree, Vector
 from ornstein.curvature.geometry import Geometry
 from ornstein.planning.plans import Plan
 from ornstein.planning.rules import Inputs, Kernel
+
+if TYPE_CHECKING:
+    import optax
 
 _DIRECTIONS = 4  # along which a loss's curvature is compared
 _CURVATURE = 0.02  # relative error it may have
@@ -31,7 +33,7 @@ class TransformState(NamedTuple):
 
 def as_optax(
     plan: Plan, key: Key = 0, loss: Callable[[PyTree], Any] | None = None
-) -> optax.GradientTransformation:
+) -> "optax.GradientTransformation":
     """A plan's update as an optax transformation: a training loop with it becomes the sampler.
 
     The loop must give the gradient, over ``batch_size`` rows drawn at random at every step, of
@@ -89,8 +91,10 @@ def as_optax(
     return _transformation(plan, random_key(key))
 
 
-def _transformation(plan: Plan, key: Array) -> optax.GradientTransformation:
+def _transformation(plan: Plan, key: Array) -> "optax.GradientTransformation":
     """From a gradient to the move of the rule's kernel, over the layout's pytree."""
+    import optax  # takes long to import
+
     layout = plan.layout
     root = None if plan.injected_cov is None else plan.injected_cov.sqrt()
 

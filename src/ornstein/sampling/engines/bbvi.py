@@ -24,12 +24,11 @@ import warnings
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
 from ornstein._base import random_numbers
 from ornstein._base.errors import TargetWarning
@@ -52,8 +51,6 @@ _RATE = 0.01  # Adam's step in the first round
 _CHUNK = 1024  # steps of a dispatch, at most
 _FIRST = 2  # dispatches of the first round
 _BULK = 2**15  # random numbers made at once
-
-_ADAM = optax.scale_by_adam()
 
 
 def run(post: Posterior, plan: Plan, key: Array, settings: Settings, progress: OpenProgress) -> Run:
@@ -141,7 +138,7 @@ def _advance(
             for side in (offset, -offset)
         )
         with jax.numpy_dtype_promotion("standard"):  # optax mixes dtypes
-            direction, adam = _ADAM.update(params.slope(up, down, xi), adam)
+            direction, adam = _adam().update(params.slope(up, down, xi), adam)
         params = jax.tree.map(lambda old, d: old - rate * d, params, direction)
         return (_State(params, adam), jax.tree.map(jnp.add, total, params)), None
 
@@ -186,7 +183,7 @@ class _Fit:
         with precision_of(dtype):
             self.problem = to_device((rows, cast(local.hyper, self.dtype)))
             start = _start(plan.dim, plan.structure == "dense", dtype)
-            self.state = _State(start, _ADAM.init(start))
+            self.state = _State(start, _adam().init(start))
 
     @property
     def steps(self) -> int:
@@ -256,6 +253,12 @@ class _Fit:
             TargetWarning,
             stacklevel=5,
         )
+
+
+def _adam() -> Any:
+    import optax  # takes long to import
+
+    return optax.scale_by_adam()
 
 
 def _start(dim: int, dense: bool, dtype: str) -> _Params:
