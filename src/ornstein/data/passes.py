@@ -1,6 +1,5 @@
 """Passes over all rows in blocks of bounded memory, shared by the processes of a run."""
 
-import hashlib
 from collections.abc import Callable, Iterator
 from functools import reduce
 from typing import Any
@@ -12,19 +11,19 @@ from ornstein._base import multihost
 from ornstein._base.trees import num_rows
 from ornstein._base.types import PyTree, Vector
 from ornstein.data.on_disk import RowsOnDisk, ahead
+from ornstein.storage.records import digest
 
 _FINGERPRINT_ROWS = 4096
 
 
 def fingerprint(tree: PyTree) -> str:
     """A short text that tells arrays apart, from their shapes and a few thousand rows."""
-    digest = hashlib.blake2b(digest_size=16)
+    contents = []
     for leaf in jax.tree.leaves(tree):
         array = leaf if isinstance(leaf, RowsOnDisk) else np.atleast_1d(np.asarray(leaf))
         rows = array[:: max(1, len(array) // _FINGERPRINT_ROWS)]
-        digest.update(repr((array.shape, array.dtype.str)).encode())
-        digest.update(np.ascontiguousarray(rows).tobytes())
-    return digest.hexdigest()
+        contents += [repr((array.shape, array.dtype.str)).encode(), rows.tobytes()]
+    return digest(*contents)
 
 
 def blocks(data: PyTree, block_rows: int, shared: bool = False) -> Iterator[tuple[PyTree, Vector]]:

@@ -32,7 +32,6 @@ from ornstein.storage.codec import register
 from ornstein.storage.folders import claimed, part_of, write_file
 
 COMMAND = "command.orn"
-_LOCK = "lock"
 _OURS = re.compile(r"(run-\d+|draws-\d+-\d+|end-\d+|command)\.orn|lock")
 _EVERY = 30.0
 
@@ -67,7 +66,7 @@ class Checkpoint:
         for attempt in attempts:
             self.attempt = attempt
             try:
-                record = self._read(self._path("run"), "arguments", "start")
+                return self._read(self._path("run"), "arguments", "start")
             except CheckpointError as error:
                 if attempt == attempts[-1]:
                     raise CheckpointError(
@@ -75,8 +74,6 @@ class Checkpoint:
                         "again, remove the folder or name another."
                     ) from None
                 warnings.warn(f"{error}. Resuming the attempt before.", CheckpointWarning, 4)
-            else:
-                return record
         if self._numbers(r"draws-\d+-(\d+)\.orn"):
             raise CheckpointError(
                 f"{self.folder} holds draws, but not what they began with (run-0.orn). To start "
@@ -194,12 +191,8 @@ class Checkpoint:
 def opened(folder: str | Path | None, every: float | None = None) -> Iterator[Checkpoint | None]:
     """A folder to keep a run in, made if need be and locked while open; None for none.
 
-    Raises
-    ------
-    InputError
-        If the folder holds something else, or another process writes there.
-    CheckpointError
-        If it cannot be made or written to.
+    It is an InputError if the folder holds something else or another process writes there, and a
+    CheckpointError if it cannot be made or written to.
     """
     seconds = _EVERY if every is None else checks.non_negative("checkpoint_every", every)
     if folder is None:
@@ -216,18 +209,12 @@ def opened(folder: str | Path | None, every: float | None = None) -> Iterator[Ch
                 with _explained(f"checkpoint: {place} cannot be written to", "."):
                     _refuse_strange(place)
                     place.mkdir(parents=True, exist_ok=True)
-                    stack.enter_context(claimed(place / _LOCK, f"the checkpoint {place}"))
+                    stack.enter_context(claimed(place / "lock", f"the checkpoint {place}"))
         yield Checkpoint(place, seconds, writes)
 
 
 def keep_command(folder: str | Path, options: Mapping[str, Any], places: Mapping[str, Any]) -> None:
-    """Keep a command beside its checkpoints: options, which must stay, and places, which may move.
-
-    Raises
-    ------
-    InputError
-        If the folder holds a command of other options.
-    """
+    """Keep a command beside its checkpoints: options must stay the same, places may change."""
     with opened(folder):
         path = Path(folder) / COMMAND
         if path.exists():

@@ -48,18 +48,12 @@ def pieces(value: Any) -> list[bytes | memoryview]:
     laid = [[array.dtype.str, list(array.shape), _order(array)] for array in arrays]
     line = json.dumps({"value": tree, "arrays": laid}).encode() + b"\n"
     body: list[bytes | memoryview] = [line]
-    body.extend(_raw(array) for array in arrays)
+    body.extend(np.ravel(array, _order(array)).view(np.uint8).data for array in arrays)
     return [b"%s %d %s\n" % (_NAME, VERSION, digest(*body).encode()), *body]
 
 
 def unpack(content: bytes) -> Any:
-    """What :func:`pack` was given.
-
-    Raises
-    ------
-    CheckpointError
-        If the content is anything else, or has lost or changed a single byte.
-    """
+    """What :func:`pack` was given; a CheckpointError if a single byte was lost or changed."""
     first, _, body = content.partition(b"\n")
     words = first[:_LONGEST_LINE].split(b" ")
     if len(words) != 3 or words[0] != _NAME:
@@ -91,11 +85,6 @@ def digest(*contents: bytes | memoryview) -> str:
 def _order(array: npt.NDArray[Any]) -> Literal["C", "F"]:
     """How it lies in memory, which products' rounding depends on."""
     return "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C"
-
-
-def _raw(array: npt.NDArray[Any]) -> memoryview:
-    laid = np.ascontiguousarray(array.T if _order(array) == "F" else array)
-    return laid.reshape(-1).view(np.uint8).data
 
 
 def _arrays(laid: Any, raw: bytes) -> list[npt.NDArray[Any]]:

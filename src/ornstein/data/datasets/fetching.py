@@ -11,9 +11,9 @@ import warnings
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from io import BufferedIOBase
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import IO, cast
 
 import numpy as np
 import requests
@@ -104,7 +104,7 @@ def parse(paths: Sequence[Path], spec: Spec) -> Arrays:
 
 def _read_table(path: Path, spec: Spec, layout: Delimited) -> tuple[Array, Array]:
     """Read a delimited text table, plain or gzipped, into features and target."""
-    with _describing(path), _open(path) as binary:
+    with _opened(path) as binary:
         lines = (line.decode() for line in binary)
         if layout.header:
             _check_header(next(lines, ""), spec, layout)
@@ -121,7 +121,7 @@ def _read_table(path: Path, spec: Spec, layout: Delimited) -> tuple[Array, Array
 
 def _read_idx(path: Path) -> Array:
     """Read one IDX file of unsigned bytes, plain or gzipped."""
-    with _describing(path), _open(path) as stream:
+    with _opened(path) as stream:
         content = stream.read()
         if len(content) < 4 or content[:3] != bytes((0, 0, _IDX_UINT8)):
             raise ValueError("it is not an IDX file of unsigned bytes")
@@ -155,24 +155,23 @@ def _recode(labels: Array, pairs: Sequence[tuple[int, int]]) -> Array:
     return np.select([labels == old for old in known], [new for _, new in pairs])
 
 
-def _open(path: Path) -> IO[bytes]:
-    """Open a file by its first bytes, as a server may have unpacked what is named `.gz`."""
-    with path.open("rb") as stream:
-        packed = stream.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
-    return cast(IO[bytes], gzip.open(path)) if packed else path.open("rb")
-
-
 @contextmanager
-def _describing(path: Path) -> Iterator[None]:
-    """Turn every way a file can disappoint, warnings included, into one `ValueError`."""
+def _opened(path: Path) -> Iterator[BufferedIOBase]:
+    """Open a file by its first bytes, as a server may have unpacked what is named `.gz`.
+
+    Every way it can disappoint, warnings included, is one `ValueError`.
+    """
+    with path.open("rb") as file:
+        start = file.read(_PREVIEW_BYTES)
     try:
-        with warnings.catch_warnings():
+        with (
+            gzip.GzipFile(path) if start.startswith(_GZIP_MAGIC) else path.open("rb") as stream,
+            warnings.catch_warnings(),
+        ):
             warnings.simplefilter("error")
-            yield
+            yield stream
     except (ValueError, IndexError, EOFError, OSError, zlib.error, Warning) as error:
-        with path.open("rb") as stream:
-            start = stream.read(_PREVIEW_BYTES)
-        size = path.stat().st_size
         raise ValueError(
-            f"{path.name} ({size} bytes, beginning with {start!r}) cannot be read: {error}"
+            f"{path.name} ({path.stat().st_size} bytes, beginning with {start!r}) cannot be read: "
+            f"{error}"
         ) from error

@@ -26,21 +26,10 @@ class DatasetError(RuntimeError):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
-    """A data set in memory.
+    """A data set in memory: features `X` of shape (rows, columns) and a target `y`.
 
-    Parameters
-    ----------
-    name
-        The name it was loaded by.
-    X, y
-        Features of shape (rows, columns) and target of shape (rows,); the training part where
-        the publisher gives a test part too.
-    X_test, y_test
-        The publisher's test part, `None` where there is none.
-    feature_names, target_name
-        Names of the columns of `X`, and of `y`.
-    licence, source, citation
-        Terms of use, the publisher's page, and whom to cite.
+    They are the training part where the publisher gives a test part too, `X_test` and `y_test`.
+    `licence`, `source` and `citation` are the terms of use, the publisher's page, and whom to cite.
     """
 
     name: str
