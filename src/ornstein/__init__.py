@@ -31,8 +31,7 @@ from ornstein.curvature.control_variates import Anchor
 from ornstein.curvature.estimation import geometry
 from ornstein.curvature.geometry import Geometry
 from ornstein.data import datasets
-from ornstein.data.on_disk import RowsOnDisk
-from ornstein.data.sources import open_rows
+from ornstein.data.on_disk import RowsOnDisk, open_rows
 from ornstein.hyper import CrossValidation, Evidence, Learning, cross_validate, evidence
 from ornstein.models.adapters import from_numpyro
 from ornstein.models.posterior import Posterior

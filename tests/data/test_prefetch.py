@@ -16,7 +16,7 @@ from ornstein.data import prefetch
 from ornstein.data.batches import Batches
 from ornstein.data.on_disk import ahead
 from ornstein.data.prefetch import Prefetch
-from support.checkpoints_kept import sittings
+from support.checkpoints_kept import resumed
 from support.disk_tables import ROWS, npy, parquet, rows
 from support.montecarlo import assert_covariance, rejects_covariance
 
@@ -176,7 +176,7 @@ def test_draws_do_not_depend_on_chunks_or_checkpoints(
     whole = orn.sample(disk, **run)
     assert np.array_equal(orn.sample(disk, chunk=1, **run).flat, whole.flat)
     kept = {**run, "checkpoint": tmp_path / "run", "checkpoint_every": 0, "chunk": 1}
-    found, times = sittings(monkeypatch, lambda: orn.sample(disk, **kept))
+    found, times = resumed(monkeypatch, lambda: orn.sample(disk, **kept))
     assert times > 1
     assert np.array_equal(found.flat, whole.flat)
     changed = np.load(tmp_path / "y.npy")

@@ -73,7 +73,7 @@ BAD_FILES: dict[str, tuple[Callable[[Path], Path], dict[str, Any], str]] = {
     "no columns": (lambda p: npy(p, np.zeros(9)), {"columns": 0}, "has one axis"),
     "far column": (lambda p: npy(p, rows()), {"columns": [0, 4]}, "from 0 to 3"),
     "named column": (lambda p: npy(p, rows()), {"columns": "a"}, "columns must be numbers"),
-    "empty folder": (lambda p: p, {}, "holds no .parquet files"),
+    "empty folder": (lambda p: p, {}, "has no .parquet files"),
     "no parquet": (lambda p: _text(p / "rows.parquet"), {}, "cannot be read as Parquet"),
     "misspelt": (lambda p: parquet(p, rows()), {"columns": ["c00"]}, "no column 'c00'.*c0"),
     "numbered": (lambda p: parquet(p, rows()), {"columns": [1]}, "go by name"),

@@ -114,12 +114,12 @@ def test_hyperparameters_are_learned_over_a_mesh() -> None:
 
 
 def test_a_checkpoint_over_a_mesh_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from support.checkpoints_kept import sittings
+    from support.checkpoints_kept import resumed
 
     post = zoo(rows=4000)["linear"]
     run: dict[str, Any] = {"mesh": mesh(), "batch_size": 32, "draws": 300, "chains": 2}
     kept: dict[str, Any] = {"checkpoint": tmp_path / "run", "checkpoint_every": 0, "chunk": 1}
-    found, times = sittings(monkeypatch, lambda: orn.sample(post, **run, **kept))
+    found, times = resumed(monkeypatch, lambda: orn.sample(post, **run, **kept))
     assert times > 2
     assert np.array_equal(found.flat, orn.sample(post, **run).flat)
     del run["mesh"]

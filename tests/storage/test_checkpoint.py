@@ -12,7 +12,7 @@ import ornstein as orn
 from ornstein.api import fingerprints
 from ornstein.linalg.along import AlongBasis, AlongDual
 from ornstein.storage import records
-from support.checkpoints_kept import contents, sittings
+from support.checkpoints_kept import contents, resumed
 from support.problems import features, regression, zoo
 
 WAYS: dict[str, dict[str, Any]] = {
@@ -50,7 +50,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(
         return orn.sample(post, checkpoint=tmp_path / "run", checkpoint_every=0, **options)
 
     whole = orn.sample(post, **options)
-    found, times = sittings(monkeypatch, call, saves=3)
+    found, times = resumed(monkeypatch, call, saves=3)
     assert times > 2 or not whole.plan.is_chain
     assert np.array_equal(found.flat, whole.flat)
     assert (found.steps, found.status) == (whole.steps, whole.status)
@@ -70,7 +70,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one_bit_for_bit(
 def test_factors_survive(structure: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     post = zoo()["softmax"]
     options: dict[str, Any] = {"structure": structure, "draws": 64, "chains": 2, "chunk": 1}
-    found, times = sittings(
+    found, times = resumed(
         monkeypatch,
         lambda: orn.sample(post, checkpoint=tmp_path / "run", checkpoint_every=0, **options),
     )
@@ -104,7 +104,7 @@ def test_a_run_goes_on_with_other_chunks(tmp_path: Path, monkeypatch: pytest.Mon
     post = regression(rows=240)
     options: dict[str, Any] = {"draws": 256, "thin": 2, "chains": 3}
     whole, chunks = orn.sample(post, **options), iter([1, 3] * 30)
-    found, times = sittings(
+    found, times = resumed(
         monkeypatch,
         lambda: orn.sample(
             post,
@@ -126,7 +126,7 @@ def test_draws_are_written_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     sizes = []
     for draws in (512, 1024):
         folder = tmp_path / str(draws)
-        sittings(
+        resumed(
             monkeypatch,
             lambda draws=draws, folder=folder: orn.sample(  # type: ignore[misc]
                 regression(rows=240),

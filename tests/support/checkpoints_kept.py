@@ -36,15 +36,15 @@ def stop(call: Callable[[], orn.Result], saves: int) -> None:
             call()
 
 
-def sittings(
+def resumed(
     monkeypatch: pytest.MonkeyPatch, call: Callable[[], orn.Result], saves: int = 2
 ) -> tuple[orn.Result, int]:
     """Call again and again, each time stopped after some checkpoints; how often it took."""
-    for sitting in range(1, 100):
+    for times in range(1, 100):
         with monkeypatch.context() as patch:
             stop_after(patch, saves)
             try:
-                return call(), sitting
+                return call(), times
             except StoppedError:
                 continue
     raise AssertionError("it never ends")

@@ -30,14 +30,14 @@ def constants(function: Callable[..., Any]) -> list[np.ndarray[Any, Any]]:
         found.append(array.copy())
         return array
 
-    _Rebuild(note).function(function)
+    _Rebuild(note).value(function)
     return found
 
 
 def bind(function: Callable[..., Any], values: Sequence[Any]) -> Callable[..., Any]:
     """The function with its captured arrays replaced, in the order of :func:`constants`."""
     remaining = iter(values)
-    return _Rebuild(lambda array: next(remaining, array)).function(function)
+    return _Rebuild(lambda array: next(remaining, array)).value(function)
 
 
 class _Rebuild:
@@ -48,33 +48,24 @@ class _Rebuild:
         self.made: dict[int, Any] = {}
 
     def value(self, value: Any) -> Any:
-        """A captured value with its arrays replaced."""
+        """A function, or what it captures, with its arrays replaced; anything else as it is."""
         if isinstance(value, np.ndarray):
             if value.dtype.kind == "f":
                 return self.replace(value)
             return value.astype(np.int32) if value.dtype in (np.int64, np.uint64) else value
         if isinstance(value, list | tuple | dict) and _holds_array(value):
             return jax.tree.map(self.value, value)
-        if isinstance(value, partial | FunctionType | MethodType | _JITTED):
-            return self.function(value)
-        return self.instance(value)
-
-    def function(self, function: Any) -> Any:
-        """A copy of a function; what cannot be copied stays as it is."""
-        if id(function) in self.made:
-            return self.made[id(function)]
-        if isinstance(function, partial):
-            keywords = {name: self.value(value) for name, value in function.keywords.items()}
-            return partial(self.value(function.func), *map(self.value, function.args), **keywords)
-        if isinstance(function, MethodType):
-            owner = self.instance(function.__self__)
-            return MethodType(self.function(function.__func__), owner)
-        if isinstance(function, _JITTED):
-            inner = getattr(function, "__wrapped__", None)
-            return function if inner is None else self.function(inner)
-        return (
-            self.plain(function) if isinstance(function, FunctionType) else self.instance(function)
-        )
+        if id(value) in self.made:
+            return self.made[id(value)]
+        if isinstance(value, partial):
+            keywords = {name: self.value(part) for name, part in value.keywords.items()}
+            return partial(self.value(value.func), *map(self.value, value.args), **keywords)
+        if isinstance(value, MethodType):
+            return MethodType(self.value(value.__func__), self.instance(value.__self__))
+        if isinstance(value, _JITTED):
+            inner = getattr(value, "__wrapped__", None)
+            return value if inner is None else self.value(inner)
+        return self.plain(value) if isinstance(value, FunctionType) else self.instance(value)
 
     def instance(self, owner: Any) -> Any:
         """A shallow copy of an object whose attributes hold arrays; any other as it is."""

@@ -57,7 +57,7 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
 def positive(name: str, value: Any) -> float:
     """A finite number above zero."""
     number = _number(value)
-    if not (np.isfinite(number) and number > 0):
+    if not 0 < number < np.inf:
         raise InputError(f"{name} must be a finite number above 0, found {shown(value)}.")
     return number
 
@@ -65,7 +65,7 @@ def positive(name: str, value: Any) -> float:
 def non_negative(name: str, value: Any) -> float:
     """A finite number, zero or above."""
     number = _number(value)
-    if not (np.isfinite(number) and number >= 0):
+    if not 0 <= number < np.inf:
         raise InputError(f"{name} must be a finite number, 0 or above, found {shown(value)}.")
     return number
 
@@ -73,11 +73,11 @@ def non_negative(name: str, value: Any) -> float:
 def _number(value: Any) -> float:
     """A real number as a float; NaN for anything else, truth values and text included."""
     try:
-        if isinstance(value, bool | str | bytes) or np.asarray(value).dtype.kind not in "fiuO":
-            return float("nan")
-        return float("nan") if np.ndim(value) else float(value)
+        if np.ndim(value) == 0 and np.asarray(value).dtype.kind in "fiuO":
+            return float(value)
     except (TypeError, ValueError, OverflowError):
-        return float("nan")
+        pass
+    return float("nan")
 
 
 def whole(name: str, value: Any, low: int = 1, high: int | None = None, why: str = "") -> int:

@@ -1,6 +1,6 @@
-"""A Rich progress bar between chunks; nothing where there is no terminal.
+"""Rich progress bars on standard error. Rich is imported when the first one is asked for.
 
-Rich is imported when the first one is asked for.
+``show=None`` shows a bar on terminals only.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,37 +10,40 @@ from typing import TYPE_CHECKING
 from ornstein._base import multihost
 
 if TYPE_CHECKING:
+    from rich.progress import Progress, ProgressColumn
+
+
+def display(show: bool | None, *columns: "ProgressColumn") -> "Progress":
+    """Descriptions, bars and further columns, to be opened; silent where it is not to be shown."""
     from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    console = Console(stderr=True, force_terminal=True if show else None)
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        *columns,
+        console=console,
+        refresh_per_second=2,  # drawing it takes time from the chains, which keep every core busy
+        disable=not (console.is_terminal if show is None else show),
+    )
 
 
 def bar(
     title: str, show: bool | None
 ) -> Callable[[int], AbstractContextManager[Callable[[int, int], None]]]:
-    """A bar on standard error; ``show=None`` shows it on terminals only.
-
-    Of the processes of one run, the first shows it.
-    """
-    show = show if multihost.number() == 0 else False
+    """A bar over steps. Of the processes of one run, the first shows it."""
 
     @contextmanager
     def opened(total: int) -> Iterator[Callable[[int, int], None]]:
-        console = _terminal(show)
-        if console is None:
-            yield lambda _done, _total: None
-            return
-        from rich import progress as rich
+        from rich.progress import TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-        columns = (
-            rich.TextColumn("{task.description}"),
-            rich.BarColumn(),
-            rich.TaskProgressColumn(show_speed=True),
-            rich.TextColumn("{task.completed:,} of {task.total:,} steps"),
-            rich.TimeRemainingColumn(),
-        )
-        # Drawing it takes time from the chains, which keep every core busy.
-        with rich.Progress(*columns, console=console, refresh_per_second=2) as display:
-            task = display.add_task(title, total=total)
-            yield lambda done, total: display.update(task, completed=done, total=total)
+        speed = TaskProgressColumn(show_speed=True)
+        steps = TextColumn("{task.completed:,} of {task.total:,} steps")
+        ours = show if multihost.number() == 0 else False
+        with display(ours, speed, steps, TimeRemainingColumn()) as shown:
+            task = shown.add_task(title, total=total)
+            yield lambda done, total: shown.update(task, completed=done, total=total)
 
     return opened
 
@@ -48,30 +51,17 @@ def bar(
 @contextmanager
 def each(title: str, total: int, show: bool | None) -> Iterator[Callable[[str], None]]:
     """A bar over ``total`` named pieces of work; called with a piece's name as it begins."""
-    console = _terminal(show)
-    if console is None:
-        yield lambda _name: None
-        return
-    from rich import progress as rich
     from rich.markup import escape
+    from rich.progress import TaskProgressColumn
 
-    columns = rich.TextColumn("{task.description}"), rich.BarColumn(), rich.TaskProgressColumn()
-    with rich.Progress(*columns, console=console) as display:
-        task = display.add_task(title, total=total)
+    with display(show, TaskProgressColumn()) as shown:
+        task = shown.add_task(title, total=total)
         begun = 0
 
         def ready(name: str) -> None:
             nonlocal begun
-            display.update(task, completed=begun, description=escape(f"{title}: {name}"))
+            shown.update(task, completed=begun, description=escape(f"{title}: {name}"))
             begun += 1
 
         yield ready
-        display.update(task, completed=total, description=title)
-
-
-def _terminal(show: bool | None) -> "Console | None":
-    """Standard error where a bar is to be shown there, else None."""
-    from rich.console import Console
-
-    console = Console(stderr=True, force_terminal=True if show else None)
-    return console if (console.is_terminal if show is None else show) else None
+        shown.update(task, completed=total, description=title)

@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.tree_util import keystr, tree_flatten_with_path
 
 from ornstein._base.types import Array, PyTree, Vector
 
@@ -72,20 +73,16 @@ class Layout:
     def leaf_names(self) -> list[str]:
         """A readable, distinct name for every leaf, e.g. ``layer.weight``."""
         tree = jax.tree.unflatten(self.treedef, range(len(self.shapes)))
-        keyed, _ = jax.tree_util.tree_flatten_with_path(tree)
+        keyed, _ = tree_flatten_with_path(tree)
         taken = {"chain", "draw"}  # ArviZ's own
         names = []
         for path, _ in keyed:
-            name = ".".join(_entry(key) for key in path).replace("/", "_") or "theta"
+            name = keystr(path, simple=True, separator=".").replace("/", "_") or "theta"
             while name in taken:
                 name += "_"
             taken.add(name)
             names.append(name)
         return names
-
-
-def _entry(key: Any) -> str:
-    return str(getattr(key, "key", getattr(key, "idx", getattr(key, "name", key))))
 
 
 def num_rows(data: PyTree) -> int:

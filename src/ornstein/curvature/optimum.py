@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
-import scipy.optimize
 
 from ornstein._base.errors import OptimumError
 from ornstein._base.precision import double_precision
@@ -219,7 +218,9 @@ def _lbfgs(
         loss, gradient = loss_and_gradient(post, theta, rows, single)
         return N * loss, N * np.asarray(units.rmatvec(gradient))
 
-    found = scipy.optimize.minimize(
+    from scipy.optimize import minimize  # takes long to import
+
+    found = minimize(
         objective,
         np.zeros(units.coordinates(post.dim)),
         jac=True,

@@ -99,9 +99,7 @@ class Batches:
 
     def shuffle(self, entropy: tuple[int, ...]) -> Order | None:
         """How to shuffle the rows before a run; None where no scheme asks for it."""
-        if self.scheme != "windows":
-            return None
-        return _shuffle(entropy, -1, 0, self.num_data)
+        return _shuffle(entropy, -1, 0, self.num_data) if self.scheme == "windows" else None
 
     def write_permutations(
         self, entropy: tuple[int, ...], chain: int, segments: range, steps: int, out: Order
@@ -223,15 +221,16 @@ def _walks(strides: list[int], prime: int) -> Order:
     return np.minimum(walks, walks - np.uint32(prime)).view(np.int32)
 
 
-def _generator(entropy: tuple[int, ...], chain: int, index: int) -> np.random.Generator:
-    seed = np.random.SeedSequence(entropy, spawn_key=(chain + 1, index))
+def generator(entropy: tuple[int, ...], chain: int, *numbers: int) -> np.random.Generator:
+    """The host's random numbers for a part of a chain's steps."""
+    seed = np.random.SeedSequence(entropy, spawn_key=(chain + 1, *numbers))
     return np.random.Generator(np.random.SFC64(seed))
 
 
 @lru_cache(maxsize=8)
 def _shuffle(entropy: tuple[int, ...], chain: int, index: int, num_data: int) -> Order:
     order = np.arange(num_data, dtype=np.int32)
-    _generator(entropy, chain, index).shuffle(order)
+    generator(entropy, chain, index).shuffle(order)
     return order
 
 

@@ -60,54 +60,39 @@ def weights(sample_weight: Any, rows: int) -> npt.NDArray[np.float64]:
 
 
 def labels(y: AnyRows, num_classes: int | None) -> tuple[AnyRows, int]:
-    """Integer class labels ``0 .. K-1`` and K."""
+    """Integer class labels ``0 .. K-1`` and K; of those on disk only the range is scanned."""
     if num_classes is not None:
         whole("num_classes", num_classes, low=2, why="a classifier needs two classes")
     if isinstance(y, RowsOnDisk):
-        return y.astype(np.int32), _classes_on_disk(y, num_classes)
-    rounded = np.rint(np.asarray(y, float))
-    if not np.array_equal(rounded, y):
-        fraction = y[rounded != y][0]
-        raise InputError(f"y must hold whole-numbered class labels, found {fraction}.")
-    present = np.unique(rounded)
-    lowest, highest = present[0], present[-1]
-    if present.size < 2:
-        raise InputError(f"y holds one class only ({highest:.0f}): there is nothing to classify.")
-    if lowest < 0:
-        remedy = "numpy.unique(y, return_inverse=True)[1]" if present.size > 2 else "y > 0"
-        raise InputError(
-            f"y must hold labels 0 .. K-1, found {lowest:.0f}. Map them with {remedy}."
-        )
-    if num_classes is None:
-        if highest != present.size - 1:
-            missing = int(np.argmax(present != np.arange(present.size)))
+        low, high = y.scan.low[0], y.scan.high[0]
+        if not y.scan.whole or low < 0:
             raise InputError(
-                f"y has no row of class {missing} although its labels reach {highest:.0f}. Relabel "
-                "with numpy.unique(y, return_inverse=True)[1]; softmax also takes num_classes."
+                f"y must hold class labels 0, 1, ..., found numbers from {low:g} to {high:g}"
+                f"{'' if y.scan.whole else ', not all of them whole'}."
             )
-        num_classes = present.size
-    if highest >= num_classes:
-        raise InputError(
-            f"y has the label {highest:.0f}, outside 0 .. {num_classes - 1}; raise num_classes."
-        )
-    return rounded.astype(np.int32), num_classes
-
-
-def _classes_on_disk(y: RowsOnDisk, num_classes: int | None) -> int:
-    """K of labels on disk, of which only the range is known."""
-    low, high = y.scan.low[0], y.scan.high[0]
-    if not y.scan.whole or low < 0:
-        raise InputError(
-            f"y must hold class labels 0, 1, ..., found numbers from {low:g} to {high:g}"
-            f"{'' if y.scan.whole else ', not all of them whole'}."
-        )
+        present = None
+    else:
+        fractions = y[np.rint(y) != y]
+        if fractions.size:
+            raise InputError(f"y must hold whole-numbered class labels, found {fractions[0]}.")
+        present = np.unique(y)
+        low, high = present[0], present[-1]
     if low == high:
         raise InputError(f"y holds one class only ({high:.0f}): there is nothing to classify.")
+    if present is not None and low < 0:
+        remedy = "numpy.unique(y, return_inverse=True)[1]" if present.size > 2 else "y > 0"
+        raise InputError(f"y must hold labels 0 .. K-1, found {low:.0f}. Map them with {remedy}.")
+    if present is not None and num_classes is None and high != present.size - 1:
+        missing = int(np.argmax(present != np.arange(present.size)))
+        raise InputError(
+            f"y has no row of class {missing} although its labels reach {high:.0f}. Relabel "
+            "with numpy.unique(y, return_inverse=True)[1]; softmax also takes num_classes."
+        )
     if num_classes is not None and high >= num_classes:
         raise InputError(
             f"y has the label {high:.0f}, outside 0 .. {num_classes - 1}; raise num_classes."
         )
-    return int(high) + 1 if num_classes is None else num_classes
+    return y.astype(np.int32), int(high) + 1 if num_classes is None else num_classes
 
 
 def _rows(name: str, value: Any) -> AnyRows:
@@ -199,11 +184,8 @@ def _finite(name: str, array: AnyRows, names: tuple[str, ...] | None) -> None:
     elif np.isfinite(array).all():
         return
     else:
-        bad = ~np.isfinite(array)
-        counts, first = (
-            bad.sum(axis=0).reshape(-1),
-            int(np.argmax(bad.reshape(len(bad), -1).any(axis=1))),
-        )
+        bad = ~np.isfinite(array).reshape(len(array), -1)
+        counts, first = bad.sum(axis=0), int(np.argmax(bad.any(axis=1)))
     if not counts.any():
         return
     if array.ndim == 1:

@@ -1,9 +1,12 @@
-"""Rows that stay on disk: read by blocks or by number, never all at once."""
+"""Rows that stay on disk: NumPy files, and what files of any kind share.
+
+They are read by blocks or by number, never all at once.
+"""
 
 import mmap
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from copy import copy
 from functools import cached_property
@@ -14,6 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ornstein._base import multihost
+from ornstein._base.checks import shown
+from ornstein._base.errors import InputError
 from ornstein.storage.records import pack, unpack
 
 T = TypeVar("T")
@@ -74,7 +79,7 @@ class RowsOnDisk(ABC):
         if isinstance(rows, slice):
             start, stop, step = rows.indices(len(self))
             if step == 1:
-                return self._cast(self._read(start, max(start, stop)))
+                return self._read(start, max(start, stop)).astype(self.dtype, copy=False)
             rows = np.arange(start, stop, step)
         index = np.asarray(rows)
         if index.dtype == bool:
@@ -124,9 +129,6 @@ class RowsOnDisk(ABC):
                     first_bad = start + int(np.argmax(~finite.all(axis=1)))
             whole = whole and bool((block == np.rint(block)).all())
         return _joined(Scan(bad, low, high, whole, first_bad))
-
-    def _cast(self, rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        return rows.astype(self.dtype, copy=False)
 
     def __repr__(self) -> str:
         """One line."""
@@ -203,6 +205,79 @@ class InFile(RowsOnDisk):
 
 AnyRows: TypeAlias = npt.NDArray[Any] | RowsOnDisk
 """Rows in memory or on disk."""
+
+
+def open_rows(
+    path: str | Path, columns: str | int | Sequence[str] | Sequence[int] | None = None
+) -> RowsOnDisk:
+    """Open a table that is too large for memory; its rows are read as they are needed.
+
+    What it returns goes where an array would: into :mod:`ornstein.models` and
+    :class:`ornstein.Posterior`. Planning passes over the rows in blocks; sampling reads the rows
+    of its minibatches ahead of the steps that need them. Memory maps made by ``numpy.load(...,
+    mmap_mode="r")`` are treated alike.
+
+    Parameters
+    ----------
+    path
+        A ``.npy`` file of one or two axes, a Parquet file, or a folder of Parquet files, which are
+        read in the order of their names.
+    columns
+        Some columns, by number for a ``.npy`` file and by name for Parquet: several make a table,
+        one alone makes a vector. All if not given.
+
+    Raises
+    ------
+    InputError
+        If there is no such table, or a column is not made of numbers.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from tempfile import mkdtemp
+    >>> path = Path(mkdtemp()) / "rows.npy"
+    >>> np.save(path, np.arange(12.0).reshape(4, 3))
+    >>> X, y = open_rows(path, columns=[0, 1]), open_rows(path, columns=2)
+    >>> X.shape, y[1:3]
+    ((4, 2), array([5., 8.]))
+    """
+    place = Path(path)
+    if not place.exists():
+        raise InputError(f"{place} does not exist.")
+    if place.is_dir() or place.suffix == ".parquet":
+        from ornstein.data.parquet import Parquet  # takes long to import
+
+        return Parquet(place, columns)
+    if place.suffix != ".npy":
+        raise InputError(f"{place} is neither a .npy file nor Parquet; convert it to one of these.")
+    return _npy(place, columns)
+
+
+def _npy(path: Path, columns: Any) -> RowsOnDisk:
+    try:
+        found = map_as_rows(np.load(path, mmap_mode="r", allow_pickle=False))
+    except (ValueError, OSError, EOFError) as error:
+        raise InputError(f"{path} cannot be opened: {error}") from error
+    if not isinstance(found, InFile):
+        raise InputError(
+            f"{path} must hold rows one after the other along its first axis, one or two axes in "
+            f"all; found shape {found.shape}{'' if found.flags.c_contiguous else ', by columns'}."
+        )
+    if found.dtype.kind not in "fiub":
+        raise InputError(f"{path} must hold numbers, found dtype {found.dtype}.")
+    if columns is None:
+        return found
+    if found.ndim != 2:
+        raise InputError(f"{path} has one axis and no columns; leave columns out.")
+    width = found.shape[1]
+    numbers = np.asarray(columns)
+    fits = numbers.dtype.kind in "iu" and numbers.ndim <= 1 and numbers.size > 0
+    if not fits or numbers.min() < 0 or numbers.max() >= width:
+        raise InputError(
+            f"columns must be numbers from 0 to {width - 1} in {path}, found {shown(columns)}."
+        )
+    chosen = int(numbers) if numbers.ndim == 0 else numbers.astype(np.int64)
+    return InFile(*found._file, chosen)
 
 
 def map_as_rows(value: Any) -> Any:

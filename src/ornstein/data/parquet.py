@@ -25,30 +25,29 @@ class Parquet(RowsOnDisk):
     def __init__(self, path: Path, columns: Any) -> None:
         files = sorted(path.glob("*.parquet")) if path.is_dir() else [path]
         if not files:
-            raise InputError(f"{path} holds no .parquet files.")
-        self._files = [_opened(file) for file in files]
-        schema = self._files[0].schema_arrow
-        for name, file in zip(files, self._files, strict=True):
+            raise InputError(f"{path} has no .parquet files.")
+        opened = [_opened(file) for file in files]
+        schema = opened[0].schema_arrow
+        for name, file in zip(files, opened, strict=True):
             if not file.schema_arrow.equals(schema):
                 raise InputError(f"{name} has other columns than {files[0]}.")
-        known = list(schema.names)
-        names = known if columns is None else [columns] if isinstance(columns, str) else columns
-        self._names = _checked_names(path, names, known)
-        self.dtype = _common_dtype(path, schema, self._names)
-        groups = [
-            (file, number, file.metadata.row_group(number).num_rows)
-            for file in self._files
-            for number in range(file.num_row_groups)
-        ]
-        self._groups = [(file, number) for file, number, rows in groups if rows]
-        self._ends = np.cumsum([rows for *_, rows in groups if rows]).tolist()
-        rows = self._ends[-1] if self._ends else 0
         one = isinstance(columns, str)
-        self.shape = (rows,) if one else (rows, len(self._names))
+        names = schema.names if columns is None else [columns] if one else columns
+        self._names = _checked_names(path, names, schema.names)
+        self.dtype = _common_dtype(path, schema, self._names)
+        groups = {
+            (file, number): file.metadata.row_group(number).num_rows
+            for file in opened
+            for number in range(file.num_row_groups)
+        }
+        self._groups = [group for group, rows in groups.items() if rows]
+        lengths = [groups[group] for group in self._groups]
+        self._ends = np.cumsum(lengths).tolist()
+        self.shape = (sum(lengths),) if one else (sum(lengths), len(self._names))
         self.source = str(path)
         if not one:
             self.columns = tuple(self._names)
-        smallest = min((rows for *_, rows in groups if rows), default=1)
+        smallest = min(lengths, default=1)
         self.block = max(min(_SMALLEST_BLOCK, smallest), smallest // _GROUP_SHARE)
         self._last: tuple[int, npt.NDArray[Any]] | None = None
         self._lock = threading.Lock()
@@ -79,16 +78,8 @@ class Parquet(RowsOnDisk):
                 file, group = self._groups[number]
                 table = file.read_row_group(group, columns=self._names)
                 arrays = [_numbers(table.column(name)) for name in self._names]
-                flat = arrays[0] if len(self.shape) == 1 else np.column_stack(arrays)
-                self._last = number, flat.astype(self.dtype, copy=False)
+                self._last = number, arrays[0] if self.ndim == 1 else np.column_stack(arrays)
             return self._last[1]
-
-    def astype(self, dtype: npt.DTypeLike) -> RowsOnDisk:
-        """The same rows, converted as they are read."""
-        converted = super().astype(dtype)
-        assert isinstance(converted, Parquet)
-        converted._last = None
-        return converted
 
 
 def _opened(file: Path) -> pq.ParquetFile:

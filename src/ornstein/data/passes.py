@@ -1,6 +1,5 @@
 """Passes over all rows in blocks of bounded memory, shared by the processes of a run."""
 
-import hashlib
 from collections.abc import Callable, Iterator
 from functools import reduce
 from typing import Any
@@ -12,45 +11,38 @@ from ornstein._base import multihost
 from ornstein._base.trees import num_rows
 from ornstein._base.types import PyTree, Vector
 from ornstein.data.on_disk import RowsOnDisk, ahead
+from ornstein.storage.records import digest
 
 _FINGERPRINT_ROWS = 4096
-_SHORT_ROWS = 4096  # of a table whose passes take less time than compiling code for it
 
 
 def fingerprint(tree: PyTree) -> str:
     """A short text that tells arrays apart, from their shapes and a few thousand rows."""
-    digest = hashlib.blake2b(digest_size=16)
+    contents = []
     for leaf in jax.tree.leaves(tree):
         array = leaf if isinstance(leaf, RowsOnDisk) else np.atleast_1d(np.asarray(leaf))
         rows = array[:: max(1, len(array) // _FINGERPRINT_ROWS)]
-        digest.update(repr((array.shape, array.dtype.str)).encode())
-        digest.update(np.ascontiguousarray(rows).tobytes())
-    return digest.hexdigest()
+        contents += [repr((array.shape, array.dtype.str)).encode(), rows.tobytes()]
+    return digest(*contents)
 
 
 def blocks(data: PyTree, block_rows: int, shared: bool = False) -> Iterator[tuple[PyTree, Vector]]:
     """Consecutive blocks of equal length with the rows' weights, for bounded-memory passes.
 
     The last block is filled up with copies of its first row at weight zero, so that compiled code
-    sees one shape only; a short table to a power of two, so that it has seen that of many others.
-    Those ``shared`` among the processes of a run are this one's: at least one, if of weight zero.
+    sees one shape only. Those ``shared`` among the processes of a run are this one's: at least one,
+    if of weight zero.
     """
     total = num_rows(data)
     sharing = multihost.count() if shared else 1
-    block_rows = _block_rows(total, min(block_rows, -(-total // sharing)))
+    block_rows = min(block_rows, -(-total // sharing))
     starts = range(0, total, block_rows)
     mine = multihost.share(len(starts)) if shared else range(len(starts))
-    made: Iterator[tuple[PyTree, Vector]]
     made = (_block(data, starts[i], block_rows, total) for i in mine)
     if not mine:
-        rows, weights = _block(data, 0, block_rows, total)
-        made = iter([(rows, 0 * weights)])
+        made = ((rows, 0 * ones) for rows, ones in [_block(data, 0, block_rows, total)])
     on_disk = any(isinstance(leaf, RowsOnDisk) for leaf in jax.tree.leaves(data))
     return ahead(made) if on_disk else made
-
-
-def _block_rows(total: int, wanted: int) -> int:
-    return min(wanted, 1 << (total - 1).bit_length() if total <= _SHORT_ROWS else total)
 
 
 def _block(data: PyTree, start: int, block_rows: int, total: int) -> tuple[PyTree, Vector]:

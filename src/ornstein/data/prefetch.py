@@ -11,7 +11,7 @@ number of rows from each: whoever holds a shard reads no other, and batches do n
 many devices share them.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import jax
@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from ornstein._base.trees import num_rows
 from ornstein._base.types import PyTree
-from ornstein.data.batches import Batches
+from ornstein.data.batches import Batches, generator
 from ornstein.data.on_disk import RowsOnDisk
 
 SCHEMES = ("independent", "blocks")
@@ -30,32 +30,20 @@ _SHARD_ROWS = 500  # at least
 
 @dataclass(frozen=True)
 class Prefetch:
-    """Reads the rows of a segment of one chain ahead of its steps.
-
-    Attributes
-    ----------
-    batches
-        How rows are drawn.
-    data
-        All rows, in memory or on disk.
-    fold
-        What the model makes of rows for its loop.
-    entropy
-        The run's key as plain numbers.
-    shards
-        Parts of the table from which every batch takes equally many rows.
-    """
+    """Reads the rows of a segment of one chain ahead of its steps."""
 
     batches: Batches
     data: PyTree
+    """All rows, in memory or on disk."""
     fold: Callable[[PyTree], PyTree]
+    """What the model makes of rows for its loop."""
     entropy: tuple[int, ...]
+    """The run's key as plain numbers."""
     shards: int = 1
 
     def numbers(self, chain: int, segment: int, steps: int, shard: int) -> npt.NDArray[np.int64]:
         """Numbers of the rows a shard gives to each step, (steps, S / shards)."""
-        seed = np.random.SeedSequence(self.entropy, spawn_key=(chain + 1, segment, shard))
-        rng = np.random.Generator(np.random.SFC64(seed))
+        rng = generator(self.entropy, chain, segment, shard)
         N, size = self.batches.num_data, self.batches.batch_size // self.shards
         low, high = shard * N // self.shards, (shard + 1) * N // self.shards
         if self.batches.scheme == "independent":
@@ -93,7 +81,5 @@ def shards_of(batches: Batches) -> int:
 
 def rows_per_block(data: PyTree) -> int:
     """Rows to read together, 1 in memory."""
-    blocks: Iterator[int] = (
-        leaf.block for leaf in jax.tree.leaves(data) if isinstance(leaf, RowsOnDisk)
-    )
-    return min(max(1, num_rows(data) // 16), min(blocks, default=1))
+    blocks = [leaf.block for leaf in jax.tree.leaves(data) if isinstance(leaf, RowsOnDisk)]
+    return min(max(1, num_rows(data) // 16), *blocks) if blocks else 1

@@ -19,24 +19,15 @@ _PADDED = 48  # beyond these, rows are padded to the widest: copied whole, they 
 
 @dataclass(frozen=True)
 class Reader:
-    """How a loop reads rows that were laid out for it; compiled code is keyed on it.
-
-    Attributes
-    ----------
-    batches
-        Which rows.
-    rows_last
-        Whether the model wants its batches feature-major.
-    packed
-        One row's layout where rows lie packed, so that one gather fetches all of a row.
-    prefetched
-        Whether rows come step by step, read by the host (:mod:`ornstein.data.prefetch`).
-    """
+    """How a loop reads rows that were laid out for it; compiled code is keyed on it."""
 
     batches: Batches
     rows_last: bool
+    """Whether the model wants its batches feature-major."""
     packed: Layout | None = None
+    """One row's layout where rows lie packed, so that one gather fetches all of a row."""
     prefetched: bool = False
+    """Whether rows come step by step, read by the host (:mod:`ornstein.data.prefetch`)."""
 
     @classmethod
     def lay_out(

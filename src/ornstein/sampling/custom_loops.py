@@ -2,12 +2,11 @@
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
 from ornstein._base.checks import random_key, same_layout
 from ornstein._base.errors import InputError
@@ -24,6 +23,9 @@ from ornstein.planning.planner import fitting
 from ornstein.planning.plans import Plan
 from ornstein.planning.rules.contract import Info, Inputs, Rule, State
 from ornstein.sampling.loop import Loop, Problem, step_inputs
+
+if TYPE_CHECKING:
+    import optax
 
 _DIRECTIONS = 4  # along which a loss's curvature is compared
 _CURVATURE = 0.02  # relative error it may have
@@ -196,7 +198,7 @@ class TransformState(NamedTuple):
 
 def as_optax(
     plan: Plan, key: Key = 0, loss: Callable[[PyTree], Any] | None = None
-) -> optax.GradientTransformation:
+) -> "optax.GradientTransformation":
     """A plan's update as an optax transformation: a training loop with it becomes the sampler.
 
     The loop must give the gradient, over ``batch_size`` rows drawn at random at every step, of
@@ -251,8 +253,10 @@ def as_optax(
     return _transformation(plan, random_key(key))
 
 
-def _transformation(plan: Plan, key: Array) -> optax.GradientTransformation:
+def _transformation(plan: Plan, key: Array) -> "optax.GradientTransformation":
     """From a gradient to the move of the rule's kernel, over the layout's pytree."""
+    import optax  # takes long to import
+
     layout = plan.layout
     root = None if plan.injected_cov is None else plan.injected_cov.sqrt()
 

@@ -105,12 +105,13 @@ class ThreadExecutor:
         ended = self.checkpoint.ended()
         if found is None:
             return None
+        kept_chains, seconds = found
         with precision_of(self.settings.dtype):
-            for chain, kept in zip(chains, found.chains, strict=True):
+            for chain, kept in zip(chains, kept_chains, strict=True):
                 shape = jax.tree.structure(chain.state)
                 chain.state = jax.tree.unflatten(shape, to_device(kept.state))
                 chain.at, chain.kept = kept.at, kept.kept
-        self.began = perf_counter() - found.seconds
+        self.began = perf_counter() - seconds
         if ended is None or ended["saved"] != self.checkpoint.number:
             return None
         for chain, tail in zip(chains, ended["tails"], strict=True):

@@ -14,6 +14,7 @@ once, so a run's checkpoints cost as much as its draws. Where draws are damaged,
 from the last checkpoint before them. The first number counts restarts after a divergence.
 """
 
+import os
 import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,7 +32,6 @@ from ornstein.storage.codec import register
 from ornstein.storage.folders import claimed, part_of, write_file
 
 COMMAND = "command.orn"
-_LOCK = "lock"
 _OURS = re.compile(r"(run-\d+|draws-\d+-\d+|end-\d+|command)\.orn|lock")
 _EVERY = 30.0
 
@@ -45,13 +45,6 @@ class Saved(NamedTuple):
     kept: list[npt.NDArray[Any]]
 
 
-class Progress(NamedTuple):
-    """How far a run has come, in how many seconds of sampling."""
-
-    chains: list[Saved]
-    seconds: float
-
-
 class Checkpoint:
     """A folder that is this process's own while it is open: see :func:`opened`.
 
@@ -62,8 +55,7 @@ class Checkpoint:
         self.folder, self.every, self.writes = folder, every, writes
         self.attempt, self.number = 0, 0
         self._run = ""
-        self._at: list[int] = []
-        self._written: list[int] = []
+        self._written: list[tuple[int, int]] = []  # every chain's segments and pieces of draws
         self._last = monotonic()
 
     # What a run began with
@@ -74,7 +66,7 @@ class Checkpoint:
         for attempt in attempts:
             self.attempt = attempt
             try:
-                record = self._read(self._path("run"), "arguments", "start")
+                return self._read(self._path("run"), "arguments", "start")
             except CheckpointError as error:
                 if attempt == attempts[-1]:
                     raise CheckpointError(
@@ -82,8 +74,6 @@ class Checkpoint:
                         "again, remove the folder or name another."
                     ) from None
                 warnings.warn(f"{error}. Resuming the attempt before.", CheckpointWarning, 4)
-            else:
-                return record
         if self._numbers(r"draws-\d+-(\d+)\.orn"):
             raise CheckpointError(
                 f"{self.folder} holds draws, but not what they began with (run-0.orn). To start "
@@ -93,13 +83,13 @@ class Checkpoint:
 
     def begin(self, record: Mapping[str, Any], attempt: int = 0) -> None:
         """Keep what an attempt begins with."""
-        self.attempt, self.number, self._at, self._written = attempt, 0, [], []
+        self.attempt, self.number, self._written = attempt, 0, []
         self._write(self._path("run"), record)
 
     # Draws
 
-    def restore(self, like: Sequence[Saved]) -> Progress | None:
-        """What was kept of chains like these; None at the beginning.
+    def restore(self, like: Sequence[Saved]) -> tuple[list[Saved], float] | None:
+        """What was kept of chains like these, and seconds of sampling; None at the beginning.
 
         Damaged draws, and any after them, are dropped with a warning.
         """
@@ -122,9 +112,11 @@ class Checkpoint:
             self.number = number
         if self.writes and self.number < max(found, default=1):
             self._path("end").unlink(missing_ok=True)
-            self._drop([n for n in found if n > self.number])
-        self._noted(chains)
-        return Progress(chains, seconds) if self.number else None
+            for number in reversed(found):  # what is left never has a gap
+                if number > self.number:
+                    self._path("draws", number).unlink(missing_ok=True)
+        self._note(chains)
+        return (chains, seconds) if self.number else None
 
     @property
     def due(self) -> bool:
@@ -133,24 +125,18 @@ class Checkpoint:
 
     def save(self, chains: Sequence[Saved], seconds: float) -> None:
         """Keep what is new, and the chains' states."""
-        if self.number and [chain.at for chain in chains] == self._at:
+        written = self._written or [(0, 0)] * len(chains)
+        if self.number and [chain.at for chain in chains] == [at for at, _ in written]:
             return
-        written = self._written or [0] * len(chains)
-        block = {
-            "run": self._run,
-            "seconds": seconds,
-            "chains": [
-                chain._replace(kept=chain.kept[old:])
-                for chain, old in zip(chains, written, strict=True)
-            ],
-        }
+        pairs = zip(chains, written, strict=True)
+        new = [chain._replace(kept=chain.kept[old:]) for chain, (_, old) in pairs]
+        block = {"run": self._run, "seconds": seconds, "chains": new}
         self._write(self._path("draws", self.number + 1), block)
         self.number += 1
-        self._noted(chains)
+        self._note(chains)
 
-    def _noted(self, chains: Sequence[Saved]) -> None:
-        self._at = [chain.at for chain in chains]
-        self._written = [len(chain.kept) for chain in chains]
+    def _note(self, chains: Sequence[Saved]) -> None:
+        self._written = [(chain.at, len(chain.kept)) for chain in chains]
         self._last = monotonic()
 
     # The end
@@ -181,46 +167,32 @@ class Checkpoint:
         return [int(match.group(1)) for match in found if match]
 
     def _read(self, path: Path, *names: str) -> dict[str, Any]:
-        content = _content(path)
-        record = _unpacked(path, content)
-        if not isinstance(record, dict) or not set(names) <= set(record):
-            raise CheckpointError(f"{path} lacks {', '.join(names)}")
+        record, digest = _load(path, names)
         if path == self._path("run"):
-            self._run = records.digest(content)
+            self._run = digest
         elif record.get("run") != self._run:
             raise CheckpointError(f"{path} belongs to another run")
         return record
 
     def _write(self, path: Path, record: Mapping[str, Any]) -> None:
         pieces = records.pieces(record)
-        try:
-            if self.writes:
+        last = f"checkpoint {self.number}" if self.number else "the beginning"
+        remedy = f"solve that, and the same call resumes from {last}."
+        if self.writes:
+            with _explained(
+                f"{path} could not be written", f". What was kept before is intact: {remedy}"
+            ):
                 write_file(path, pieces)
-        except OSError as error:
-            last = f"checkpoint {self.number}" if self.number else "the beginning"
-            raise CheckpointError(
-                f"{path} could not be written: {error.strerror or error}. What was kept before is "
-                f"intact: solve that, and the same call resumes from {last}."
-            ) from error
         if path == self._path("run"):
             self._run = records.digest(*pieces)
-
-    def _drop(self, numbers: list[int]) -> None:
-        """Remove draws from the last to the first: what is left never has a gap."""
-        for number in sorted(numbers, reverse=True):
-            self._path("draws", number).unlink(missing_ok=True)
 
 
 @contextmanager
 def opened(folder: str | Path | None, every: float | None = None) -> Iterator[Checkpoint | None]:
     """A folder to keep a run in, made if need be and locked while open; None for none.
 
-    Raises
-    ------
-    InputError
-        If the folder holds something else, or another process writes there.
-    CheckpointError
-        If it cannot be made or written to.
+    It is an InputError if the folder holds something else or another process writes there, and a
+    CheckpointError if it cannot be made or written to.
     """
     seconds = _EVERY if every is None else checks.non_negative("checkpoint_every", every)
     if folder is None:
@@ -228,34 +200,21 @@ def opened(folder: str | Path | None, every: float | None = None) -> Iterator[Ch
             raise InputError("checkpoint_every is for checkpoints: give checkpoint=, a folder.")
         yield None
         return
-    place = _place(folder)
+    if not isinstance(folder, str | os.PathLike):
+        raise InputError(f"checkpoint must be the path of a folder, found {checks.shown(folder)}.")
+    place = Path(folder)
     with ExitStack() as stack:
         with multihost.first_alone(InputError, CheckpointError) as writes:
             if writes:
-                _claim(place, stack)
+                with _explained(f"checkpoint: {place} cannot be written to", "."):
+                    _refuse_strange(place)
+                    place.mkdir(parents=True, exist_ok=True)
+                    stack.enter_context(claimed(place / "lock", f"the checkpoint {place}"))
         yield Checkpoint(place, seconds, writes)
 
 
-def _claim(place: Path, stack: ExitStack) -> None:
-    """Make the folder this process's own until the stack is closed."""
-    try:
-        place.mkdir(parents=True, exist_ok=True)
-        _refuse_strange(place)
-        stack.enter_context(claimed(place / _LOCK, f"the checkpoint {place}"))
-    except OSError as error:
-        raise CheckpointError(
-            f"checkpoint: {place} cannot be written to: {error.strerror or error}."
-        ) from error
-
-
 def keep_command(folder: str | Path, options: Mapping[str, Any], places: Mapping[str, Any]) -> None:
-    """Keep a command beside its checkpoints: options, which must stay, and places, which may move.
-
-    Raises
-    ------
-    InputError
-        If the folder holds a command of other options.
-    """
+    """Keep a command beside its checkpoints: options must stay the same, places may change."""
     with opened(folder):
         path = Path(folder) / COMMAND
         if path.exists():
@@ -266,12 +225,8 @@ def keep_command(folder: str | Path, options: Mapping[str, Any], places: Mapping
                     f"checkpoint: {folder} holds another command: {'; '.join(others)}. Give the "
                     "same options, or name another folder."
                 )
-        try:
+        with _explained(f"{path} could not be written", "."):
             write_file(path, records.pieces({**options, **places}))
-        except OSError as error:
-            raise CheckpointError(
-                f"{path} could not be written: {error.strerror or error}."
-            ) from error
 
 
 def kept_command(folder: str | Path) -> dict[str, Any]:
@@ -282,27 +237,13 @@ def kept_command(folder: str | Path) -> dict[str, Any]:
             f"{folder} is not a checkpoint of a command: it has no {COMMAND}. Name the folder that "
             "was given as --checkpoint."
         )
-    found = _unpacked(path, _content(path))
-    if not isinstance(found, dict):
-        raise CheckpointError(f"{path} holds no command")
-    return found
-
-
-def _place(folder: str | Path) -> Path:
-    try:
-        place = Path(folder)
-    except TypeError:
-        raise InputError(
-            f"checkpoint must be the path of a folder, found {checks.shown(folder)}."
-        ) from None
-    if place.exists() and not place.is_dir():
-        raise InputError(f"checkpoint: {place} is a file; name a folder.")
-    return place
+    return _load(path)[0]
 
 
 def _refuse_strange(place: Path) -> None:
-    for entry in place.iterdir():
-        name = entry.name
+    if place.exists() and not place.is_dir():
+        raise InputError(f"checkpoint: {place} is a file; name a folder.")
+    for name in sorted(entry.name for entry in place.iterdir()) if place.exists() else ():
         whole = name.removeprefix(".").removesuffix(".part")
         if not _OURS.fullmatch(name) and not (_OURS.fullmatch(whole) and name == part_of(whole)):
             raise InputError(
@@ -311,18 +252,26 @@ def _refuse_strange(place: Path) -> None:
             )
 
 
-def _content(path: Path) -> bytes:
+@contextmanager
+def _explained(failure: str, after: str = "") -> Iterator[None]:
+    """Turn errors of the system into those of a checkpoint."""
     try:
-        return path.read_bytes()
+        yield
     except OSError as error:
-        raise CheckpointError(f"{path} cannot be read: {error.strerror or error}") from error
+        raise CheckpointError(f"{failure}: {error.strerror or error}{after}") from error
 
 
-def _unpacked(path: Path, content: bytes) -> Any:
+def _load(path: Path, names: Sequence[str] = ()) -> tuple[dict[str, Any], str]:
+    """A record that has these names, and its checksum."""
+    with _explained(f"{path} cannot be read"):
+        content = path.read_bytes()
     try:
-        return records.unpack(content)
+        record = records.unpack(content)
     except CheckpointError as error:
         raise CheckpointError(f"{path} is unreadable: {error}") from None
+    if not isinstance(record, dict) or not set(names) <= set(record):
+        raise CheckpointError(f"{path} does not hold a record of {', '.join(names) or 'a command'}")
+    return record, records.digest(content)
 
 
 def _joined(path: Path, before: Saved, after: Any, like: Saved) -> Saved:

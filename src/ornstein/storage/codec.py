@@ -22,17 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from types import NoneType, UnionType
-from typing import (
-    Any,
-    Literal,
-    NoReturn,
-    TypeVar,
-    Union,
-    cast,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Any, Literal, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import jax
 import numpy as np
@@ -72,19 +62,9 @@ def encode(
 ) -> Any:
     """A value as JSON: dicts, lists, texts, numbers and None.
 
-    Parameters
-    ----------
-    value
-        Registered objects, mappings, lists, tuples, arrays, texts, numbers and None, nested.
-    array
-        What stands for an array; nested lists by default.
-    lists
-        Whether tuples become lists, where the reader knows better or does not care.
-
-    Raises
-    ------
-    TypeError
-        If the value holds anything else.
+    It may nest registered objects, mappings, lists, tuples, arrays, texts, numbers and None; the
+    rest is a TypeError. ``array`` makes what stands for an array, nested lists by default. With
+    ``lists``, tuples become lists: where the reader knows better or does not care.
     """
     return _Writer(array, lists).value(value)
 
@@ -97,7 +77,6 @@ class _Writer:
         self.held: list[Any] = []  # alive, so that no identity comes twice
 
     def value(self, value: Any) -> Any:
-        kind = type(value)
         if isinstance(value, np.generic):
             return value.item()
         if value is None or isinstance(value, bool | int | float | str):
@@ -107,7 +86,7 @@ class _Writer:
                 self.arrays[id(value)] = self.array(np.asarray(value))
                 self.held.append(value)
             return self.arrays[id(value)]
-        if kind in _GIVEN:
+        if type(value) in _GIVEN:
             return self.object(value)
         if isinstance(value, list | tuple):
             parts = [self.value(part) for part in value]
@@ -116,7 +95,7 @@ class _Writer:
             if all(isinstance(name, str) and not name.startswith("$") for name in value):
                 return {name: self.value(part) for name, part in value.items()}
             return {"$pairs": [[self.value(k), self.value(v)] for k, v in value.items()]}
-        raise TypeError(f"a file cannot hold a {kind.__name__}")
+        raise TypeError(f"a file cannot hold a {type(value).__name__}")
 
     def object(self, value: Any) -> dict[str, Any]:
         if id(value) in self.objects:
@@ -129,13 +108,7 @@ class _Writer:
 
 
 def decode(tree: Any, array: Callable[[Any], npt.NDArray[Any]] | None = None) -> Any:
-    """What :func:`encode` was given; ``array`` turns what stands for an array into one.
-
-    Raises
-    ------
-    DamagedError
-        If the tree is anything else.
-    """
+    """What :func:`encode` was given; ``array`` turns what stands for an array into one."""
     return _Reader(array).value(tree, "")
 
 
@@ -248,13 +221,7 @@ def to_json(value: Any, version: int) -> str:
 
 
 def from_json(text: str, kind: type[T], version: int, what: str) -> T:
-    """Read what :func:`to_json` wrote.
-
-    Raises
-    ------
-    InputError
-        If it is anything else; ``what`` names it.
-    """
+    """Read what :func:`to_json` wrote; anything else is an InputError that names ``what``."""
     try:
         found = json.loads(text, object_pairs_hook=_without_repeats)
     except (TypeError, ValueError, RecursionError) as error:
@@ -268,9 +235,10 @@ def from_json(text: str, kind: type[T], version: int, what: str) -> T:
             "again, or use the release that wrote it."
         )
     try:
-        return cast(T, _fitted(decode({"$type": kind.__name__, **found}), kind, ""))
+        value: T = _fitted(decode({"$type": kind.__name__, **found}), kind, "")
     except (DamagedError, RecursionError) as error:
         raise InputError(f"{what} is damaged: {error}.") from error
+    return value
 
 
 def _without_repeats(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:

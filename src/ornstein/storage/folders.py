@@ -59,11 +59,6 @@ def write_folder(
     return target
 
 
-def _flush(path: Path) -> None:
-    with path.open("rb") as file:
-        os.fsync(file.fileno())
-
-
 def part_of(name: str) -> str:
     """The name under which a file is written before it is whole."""
     return f".{name}.part"
@@ -85,18 +80,19 @@ def write_file(path: Path, pieces: Iterable[bytes | memoryview]) -> None:
         with suppress(OSError):
             beside.unlink(missing_ok=True)
         raise
-    _flush_folder(path.parent)
+    _flush(path.parent)
 
 
-def _flush_folder(folder: Path) -> None:
-    """So that a new name outlasts a loss of power."""
-    if sys.platform == "win32":  # has no such call
+def _flush(path: Path) -> None:
+    """Put a file, or the names in a folder, where a loss of power does not reach them."""
+    folder = path.is_dir()
+    if folder and sys.platform == "win32":  # has no such call
         return
-    number = os.open(folder, os.O_RDONLY)
+    number = os.open(path, os.O_RDONLY)
     try:
         os.fsync(number)
-    except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # where folders cannot be flushed
+    except OSError as error:  # some systems cannot flush folders
+        if not folder or error.errno not in (errno.EINVAL, errno.ENOTSUP):
             raise
     finally:
         os.close(number)

@@ -48,18 +48,12 @@ def pieces(value: Any) -> list[bytes | memoryview]:
     laid = [[array.dtype.str, list(array.shape), _order(array)] for array in arrays]
     line = json.dumps({"value": tree, "arrays": laid}).encode() + b"\n"
     body: list[bytes | memoryview] = [line]
-    body.extend(_raw(array) for array in arrays)
+    body.extend(np.ravel(array, _order(array)).view(np.uint8).data for array in arrays)
     return [b"%s %d %s\n" % (_NAME, VERSION, digest(*body).encode()), *body]
 
 
 def unpack(content: bytes) -> Any:
-    """What :func:`pack` was given.
-
-    Raises
-    ------
-    CheckpointError
-        If the content is anything else, or has lost or changed a single byte.
-    """
+    """What :func:`pack` was given; a CheckpointError if a single byte was lost or changed."""
     first, _, body = content.partition(b"\n")
     words = first[:_LONGEST_LINE].split(b" ")
     if len(words) != 3 or words[0] != _NAME:
@@ -93,11 +87,6 @@ def _order(array: npt.NDArray[Any]) -> Literal["C", "F"]:
     return "F" if array.flags.f_contiguous and not array.flags.c_contiguous else "C"
 
 
-def _raw(array: npt.NDArray[Any]) -> memoryview:
-    laid = np.ascontiguousarray(array.T if _order(array) == "F" else array)
-    return laid.reshape(-1).view(np.uint8).data
-
-
 def _arrays(laid: Any, raw: bytes) -> list[npt.NDArray[Any]]:
     found, start = [], 0
     for name, shape, order in laid:
@@ -122,21 +111,13 @@ def differences(kept: Any, now: Any, rtol: float = 0.0, where: str = "") -> list
     ['draws was 10, now 20']
     """
     if isinstance(kept, Mapping) and isinstance(now, Mapping):
-        names = [*kept, *(name for name in now if name not in kept)]
-        return [
-            line
-            for name in names
-            for line in differences(
-                kept.get(name), now.get(name), rtol, f"{where}.{name}".lstrip(".")
-            )
-        ]
-    if isinstance(kept, list | tuple) and isinstance(now, list | tuple) and len(kept) == len(now):
-        return [
-            line
-            for i, (a, b) in enumerate(zip(kept, now, strict=True))
-            for line in differences(a, b, rtol, f"{where}[{i}]")
-        ]
-    return [] if _agree(kept, now, rtol) else [f"{where} was {shown(kept)}, now {shown(now)}"]
+        parts = [(f".{name}", kept.get(name), now.get(name)) for name in {**kept, **now}]
+    elif isinstance(kept, list | tuple) and isinstance(now, list | tuple) and len(kept) == len(now):
+        parts = [(f"[{i}]", a, b) for i, (a, b) in enumerate(zip(kept, now, strict=True))]
+    else:
+        return [] if _agree(kept, now, rtol) else [f"{where} was {shown(kept)}, now {shown(now)}"]
+    named = [((where + place).lstrip("."), a, b) for place, a, b in parts]
+    return [line for place, a, b in named for line in differences(a, b, rtol, place)]
 
 
 def _agree(kept: Any, now: Any, rtol: float) -> bool:

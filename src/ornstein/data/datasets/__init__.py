@@ -4,12 +4,12 @@ Each is one `.npz` file, without pickles, in the data folder: the `data_home` ar
 environment variable `ORNSTEIN_DATA`, else the platform's cache folder.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
+from typing import TypeAlias
 
-from ornstein.data.datasets.catalogue import SPECS, Spec, find
+from ornstein._base.checks import choice
+from ornstein.data.datasets.catalogue import SPECS, Spec
 from ornstein.data.datasets.store import Dataset, DatasetError, read
 
 __all__ = [
@@ -24,14 +24,11 @@ __all__ = [
     "names",
 ]
 
+Home: TypeAlias = str | os.PathLike[str] | None
+
 
 def names() -> tuple[str, ...]:
-    """List the known data sets.
-
-    Returns
-    -------
-    tuple of str
-        The names `load` and `download` accept.
+    """Names that `load` and `download` accept.
 
     Examples
     --------
@@ -42,18 +39,8 @@ def names() -> tuple[str, ...]:
     return tuple(SPECS)
 
 
-def available(data_home: str | os.PathLike[str] | None = None) -> tuple[str, ...]:
-    """List the data sets that are in the data folder already.
-
-    Parameters
-    ----------
-    data_home
-        The data folder; by default `ORNSTEIN_DATA` or the platform's cache folder.
-
-    Returns
-    -------
-    tuple of str
-        The names that `load` finds without a download. The files are not opened.
+def available(data_home: Home = None) -> tuple[str, ...]:
+    """Names of the data sets in the data folder, found without opening their files.
 
     Examples
     --------
@@ -66,22 +53,7 @@ def available(data_home: str | os.PathLike[str] | None = None) -> tuple[str, ...
 
 
 def info(name: str) -> Spec:
-    """Tell what is known of a data set without opening or downloading it.
-
-    Parameters
-    ----------
-    name
-        One of `names()`.
-
-    Returns
-    -------
-    Spec
-        Title, rows, column names, label counts, addresses, licence and citation.
-
-    Raises
-    ------
-    ValueError
-        If the name is unknown.
+    """Title, rows, column names, label counts, addresses, licence and citation of a data set.
 
     Examples
     --------
@@ -90,21 +62,11 @@ def info(name: str) -> Spec:
     >>> wine.train.rows, wine.columns, wine.licence
     (4898, 11, 'CC BY 4.0')
     """
-    return find(name)
+    return SPECS[choice("name", name, SPECS)]
 
 
-def folder(data_home: str | os.PathLike[str] | None = None) -> Path:
-    """Tell where the files are looked for and stored.
-
-    Parameters
-    ----------
-    data_home
-        A folder that takes precedence over `ORNSTEIN_DATA` and the platform's cache folder.
-
-    Returns
-    -------
-    Path
-        The data folder, which need not exist yet.
+def folder(data_home: Home = None) -> Path:
+    """The data folder, which need not exist yet.
 
     Examples
     --------
@@ -114,13 +76,13 @@ def folder(data_home: str | os.PathLike[str] | None = None) -> Path:
     """
     home = data_home or os.environ.get("ORNSTEIN_DATA")
     if not home:
-        import pooch
+        import platformdirs
 
-        home = pooch.os_cache("ornstein")
+        home = platformdirs.user_cache_dir("ornstein")
     return Path(home).expanduser()
 
 
-def load(name: str, data_home: str | os.PathLike[str] | None = None) -> Dataset:
+def load(name: str, data_home: Home = None) -> Dataset:
     """Load a data set, downloading it first where the data folder lacks it.
 
     Parameters
@@ -130,14 +92,9 @@ def load(name: str, data_home: str | os.PathLike[str] | None = None) -> Dataset:
     data_home
         The data folder; by default `ORNSTEIN_DATA` or the platform's cache folder.
 
-    Returns
-    -------
-    Dataset
-        The arrays with the types they are stored in, and what belongs to them.
-
     Raises
     ------
-    ValueError
+    InputError
         If the name is unknown.
     DatasetError
         If the stored file is not the published data set, or the download fails.
@@ -149,7 +106,7 @@ def load(name: str, data_home: str | os.PathLike[str] | None = None) -> Dataset:
     >>> wine.X.shape, wine.target_name  # doctest: +SKIP
     ((4898, 11), 'quality')
     """
-    spec = find(name)
+    spec = info(name)
     path = folder(data_home) / spec.filename
     if not os.path.exists(path):
         download(name, data_home)
@@ -158,35 +115,28 @@ def load(name: str, data_home: str | os.PathLike[str] | None = None) -> Dataset:
 
 def download(
     name: str,
-    data_home: str | os.PathLike[str] | None = None,
+    data_home: Home = None,
     progress: bool | None = None,
     *,
     base_url: str | None = None,
 ) -> Path:
-    """Download a data set from its publisher, replacing a stored file.
+    """Download a data set from its publisher, replacing a stored file; returns the stored file.
 
     The originals are parsed and compared with the published row and label counts; only then is
     the `.npz` file put in place, in one step.
 
     Parameters
     ----------
-    name
-        One of `names()`.
-    data_home
-        The data folder; by default `ORNSTEIN_DATA` or the platform's cache folder.
+    name, data_home
+        As for `load`.
     progress
         Whether to show a progress bar; by default only if standard error is a terminal.
     base_url
         Address of a mirror that holds the original files under their original names.
 
-    Returns
-    -------
-    Path
-        The stored file.
-
     Raises
     ------
-    ValueError
+    InputError
         If the name is unknown.
     DatasetError
         If the files cannot be downloaded, are not the published ones, or cannot be stored.
@@ -200,4 +150,4 @@ def download(
     """
     from ornstein.data.datasets.fetching import fetch
 
-    return fetch(find(name), folder(data_home), progress, base_url)
+    return fetch(info(name), folder(data_home), progress, base_url)

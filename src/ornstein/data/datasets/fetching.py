@@ -1,78 +1,60 @@
-"""From the publisher to the data folder, completely or not at all."""
+"""From the publisher's files to the stored one, completely or not at all.
 
-from __future__ import annotations
+Whatever is wrong with the content of a file is a `ValueError` that names the file and shows how it
+begins.
+"""
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+import gzip
+import math
+import struct
+import warnings
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from io import BufferedIOBase
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import pooch
-from requests import HTTPError, RequestException, Response
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    DownloadColumn,
-    Progress,
-    TextColumn,
-    TimeRemainingColumn,
-    TransferSpeedColumn,
-)
+import numpy as np
+import requests
+from rich.progress import DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
 
-from ornstein.data.datasets.catalogue import Spec
-from ornstein.data.datasets.parsing import Arrays, parse
-from ornstein.data.datasets.store import DatasetError, check, write
+from ornstein._base.progress import display
+from ornstein.data.datasets.catalogue import Delimited, Spec
+from ornstein.data.datasets.store import Array, Arrays, DatasetError, check, write
 
-CHUNK_BYTES = 1 << 16
-TIMEOUT_SECONDS = 30
-
-
-class ByteBar:
-    """One file's line in a Rich display, with the methods Pooch expects of a progress bar."""
-
-    def __init__(self, display: Progress, label: str) -> None:
-        self._display = display
-        self._task = display.add_task(label, total=None)
-        self._total = 0
-
-    @property
-    def total(self) -> int:
-        """Size of the file in bytes, 0 while unknown."""
-        return self._total
-
-    @total.setter
-    def total(self, size: int) -> None:
-        self._total = size
-        self._display.update(self._task, total=size or None)
-
-    def update(self, count: int) -> None:
-        """Count bytes as received."""
-        self._display.update(self._task, advance=count)
-
-    def reset(self) -> None:
-        """Start again from nothing received."""
-        self._display.update(self._task, completed=0)
-
-    def close(self) -> None:
-        """Do nothing: the display closes all its lines together."""
+_CHUNK_BYTES = 1 << 16
+_TIMEOUT_SECONDS = 30
+_GZIP_MAGIC = b"\x1f\x8b"
+_IDX_UINT8 = 0x08
+_PREVIEW_BYTES = 60
 
 
 def fetch(spec: Spec, folder: Path, progress: bool | None, base_url: str | None) -> Path:
     """Download, parse, check and store a data set, replacing a stored one.
 
-    Everything happens in a temporary folder inside `folder`, gone when this returns or raises.
+    The originals are kept in a temporary folder inside `folder`, gone when this returns or raises.
     """
     target = folder / spec.filename
     urls = spec.urls(base_url)
+    columns = DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn()
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(prefix=f".{spec.name}-", dir=folder) as name:
-            scratch = Path(name)
-            paths = [scratch / file for file in spec.files]
-            with _display(progress) as display:
+        with TemporaryDirectory(prefix=f".{spec.name}-", dir=folder) as scratch:
+            paths = [Path(scratch, file) for file in spec.files]
+            with display(progress, *columns) as shown:
                 for url, path in zip(urls, paths, strict=True):
-                    _retrieve(url, path, ByteBar(display, path.name))
-            write(target, _parse(paths, spec, urls), scratch)
+                    _retrieve(url, path, shown)
+            try:
+                arrays = parse(paths, spec)
+                check(arrays, spec)
+            except ValueError as error:
+                raise DatasetError(
+                    f"what was downloaded from {', '.join(urls)} is not the {spec.name} data set: "
+                    f"{error}. Open the address in a browser to see what it serves, run the "
+                    f"download again, or give the address of a mirror as base_url."
+                ) from error
+        write(target, arrays)
     except OSError as error:
         raise DatasetError(
             f"cannot store {target}: {error}. Make the folder writable and check its free space, "
@@ -81,56 +63,115 @@ def fetch(spec: Spec, folder: Path, progress: bool | None, base_url: str | None)
     return target
 
 
-def _retrieve(url: str, path: Path, bar: ByteBar) -> None:
-    def close_at_the_end(response: Response, *_: object, **__: object) -> None:
-        stack.callback(response.close)  # Pooch leaves the connection of a failed download open
-
-    downloader = pooch.HTTPDownloader(
-        progressbar=bar,
-        chunk_size=CHUNK_BYTES,
-        timeout=TIMEOUT_SECONDS,
-        headers={"Accept-Encoding": "identity"},  # so that Content-Length counts the file's bytes
-        hooks={"response": close_at_the_end},
-    )
+def _retrieve(url: str, path: Path, shown: Progress) -> None:
+    whole = {"Accept-Encoding": "identity"}  # so that Content-Length counts the file's bytes
     try:
-        with ExitStack() as stack:
-            downloader(url, str(path), None)
-    except HTTPError as error:
+        with (
+            requests.get(url, headers=whole, stream=True, timeout=_TIMEOUT_SECONDS) as response,
+            path.open("wb") as file,
+        ):
+            response.raise_for_status()
+            size = int(response.headers.get("Content-Length", 0))
+            task = shown.add_task(path.name, total=size or None)
+            for chunk in response.iter_content(_CHUNK_BYTES):
+                shown.advance(task, file.write(chunk))
+    except requests.HTTPError as error:
         raise DatasetError(
             f"cannot download {url}: the server answered {error}. The file may have moved: "
             f"try later, or give the address of a mirror as base_url."
         ) from error
-    except RequestException as error:
+    except requests.RequestException as error:
         raise DatasetError(
             f"cannot download {url}: {error}. Check the network connection and run the download "
             f"again; nothing incomplete was kept."
         ) from error
 
 
-def _parse(paths: list[Path], spec: Spec, urls: tuple[str, ...]) -> Arrays:
-    try:
-        arrays = parse(paths, spec)
-        check(arrays, spec)
-    except ValueError as error:
-        raise DatasetError(
-            f"what was downloaded from {', '.join(urls)} is not the {spec.name} data set: "
-            f"{error}. Open the address in a browser to see what it serves, run the download "
-            f"again, or give the address of a mirror as base_url."
-        ) from error
-    return arrays
+def parse(paths: Sequence[Path], spec: Spec) -> Arrays:
+    """Read the original files of a data set, given in the order of `spec.files`."""
+    if spec.layout is not None:
+        X, y = _read_table(paths[0], spec, spec.layout)
+        names = np.array(spec.feature_names)
+        return {"X": X, "y": y, "feature_names": names, "target_name": np.array(spec.target_name)}
+    X_train, y_train, X_test, y_test = map(_read_idx, paths)
+    return {
+        "X_train": X_train.reshape(len(X_train), -1),
+        "y_train": y_train,
+        "X_test": X_test.reshape(len(X_test), -1),
+        "y_test": y_test,
+    }
+
+
+def _read_table(path: Path, spec: Spec, layout: Delimited) -> tuple[Array, Array]:
+    """Read a delimited text table, plain or gzipped, into features and target."""
+    with _opened(path) as binary:
+        lines = (line.decode() for line in binary)
+        if layout.header:
+            _check_header(next(lines, ""), spec, layout)
+        table = np.loadtxt(
+            lines, dtype=spec.x_dtype, delimiter=layout.delimiter, comments=None, ndmin=2
+        )
+        X = np.delete(table, layout.target, axis=1)
+        y = _recode(table[:, layout.target], layout.recode)
+        target = y.astype(spec.y_dtype)
+        if not np.array_equal(target, y):
+            raise ValueError(f"its target does not fit the type {spec.y_dtype}")
+        return X, target
+
+
+def _read_idx(path: Path) -> Array:
+    """Read one IDX file of unsigned bytes, plain or gzipped."""
+    with _opened(path) as stream:
+        content = stream.read()
+        if len(content) < 4 or content[:3] != bytes((0, 0, _IDX_UINT8)):
+            raise ValueError("it is not an IDX file of unsigned bytes")
+        rank = content[3]
+        start = 4 + 4 * rank
+        if len(content) < start:
+            raise ValueError("its IDX header is cut short")
+        shape = struct.unpack(f">{rank}I", content[4:start])
+        found, expected = len(content) - start, math.prod(shape)
+        if found != expected:
+            raise ValueError(f"it holds {found} values, its header announces {expected}")
+        return np.frombuffer(content, dtype=np.uint8, offset=start).reshape(shape).copy()
+
+
+def _check_header(line: str, spec: Spec, layout: Delimited) -> None:
+    found = [name.strip().strip('"') for name in line.strip().split(layout.delimiter)]
+    expected = list(spec.feature_names)
+    expected.insert(layout.target % (spec.columns + 1), spec.target_name)
+    if found != expected:
+        raise ValueError(f"its first line does not name the columns {', '.join(expected)}")
+
+
+def _recode(labels: Array, pairs: Sequence[tuple[int, int]]) -> Array:
+    """Replace every label by its partner; one without a partner is an error."""
+    if not pairs:
+        return labels
+    known = [old for old, _ in pairs]
+    unknown = np.setdiff1d(labels, known)
+    if unknown.size:
+        raise ValueError(f"its target holds {unknown[0]}, expected one of {known}")
+    return np.select([labels == old for old in known], [new for _, new in pairs])
 
 
 @contextmanager
-def _display(progress: bool | None) -> Iterator[Progress]:
-    """Show bars on standard error: always, never, or (None) when it is a terminal."""
-    console = Console(stderr=True)
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-    )
-    shown = console.is_terminal if progress is None else progress
-    with Progress(*columns, console=console, disable=not shown) as display:
-        yield display
+def _opened(path: Path) -> Iterator[BufferedIOBase]:
+    """Open a file by its first bytes, as a server may have unpacked what is named `.gz`.
+
+    Every way it can disappoint, warnings included, is one `ValueError`.
+    """
+    with path.open("rb") as file:
+        start = file.read(_PREVIEW_BYTES)
+    try:
+        with (
+            gzip.GzipFile(path) if start.startswith(_GZIP_MAGIC) else path.open("rb") as stream,
+            warnings.catch_warnings(),
+        ):
+            warnings.simplefilter("error")
+            yield stream
+    except (ValueError, IndexError, EOFError, OSError, zlib.error, Warning) as error:
+        raise ValueError(
+            f"{path.name} ({path.stat().st_size} bytes, beginning with {start!r}) cannot be read: "
+            f"{error}"
+        ) from error

@@ -1,21 +1,23 @@
 """The stored form: one `.npz` file per data set, checked when written and when read."""
 
-from __future__ import annotations
-
-import os
 import zipfile
 import zlib
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
-from ornstein.data.datasets.catalogue import Spec, Split
-from ornstein.data.datasets.parsing import Array, Arrays
+from ornstein.data.datasets.catalogue import Spec
+from ornstein.storage.folders import write_file
 
-NAME_ARRAYS = ("feature_names", "target_name")
+Array: TypeAlias = npt.NDArray[Any]
+Arrays: TypeAlias = dict[str, Array]
+
 # What NumPy and zipfile raise for a damaged archive, an encrypted one, or one with pickles in it.
-UNREADABLE = (ValueError, OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
+_UNREADABLE = (ValueError, OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
 
 
 class DatasetError(RuntimeError):
@@ -24,21 +26,10 @@ class DatasetError(RuntimeError):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
-    """A data set in memory.
+    """A data set in memory: features `X` of shape (rows, columns) and a target `y`.
 
-    Parameters
-    ----------
-    name
-        The name it was loaded by.
-    X, y
-        Features of shape (rows, columns) and target of shape (rows,); the training part where
-        the publisher gives a test part too.
-    X_test, y_test
-        The publisher's test part, `None` where there is none.
-    feature_names, target_name
-        Names of the columns of `X`, and of `y`.
-    licence, source, citation
-        Terms of use, the publisher's page, and whom to cite.
+    They are the training part where the publisher gives a test part too, `X_test` and `y_test`.
+    `licence`, `source` and `citation` are the terms of use, the publisher's page, and whom to cite.
     """
 
     name: str
@@ -64,9 +55,9 @@ class Dataset:
 def read(path: Path, spec: Spec) -> Dataset:
     """Load and check a stored data set; anything unexpected is a `DatasetError`."""
     try:
-        arrays = _read_arrays(path, [*_array_names(spec), *NAME_ARRAYS])
+        arrays = _read_arrays(path)
         check(arrays, spec)
-    except UNREADABLE as error:
+    except _UNREADABLE as error:
         raise DatasetError(
             f"{path} is not the {spec.name} data set: {error}. Delete the file, or replace it "
             f"with ornstein.datasets.download({spec.name!r})."
@@ -86,44 +77,31 @@ def read(path: Path, spec: Spec) -> Dataset:
     )
 
 
-def write(path: Path, arrays: Arrays, scratch: Path) -> None:
-    """Store arrays at `path` in one step, by way of a file in `scratch` on the same disk."""
-    temporary = scratch / path.name
-    with temporary.open("wb") as stream:
-        np.savez_compressed(stream, **arrays)  # type: ignore[arg-type]
-        stream.flush()
-        os.fsync(stream.fileno())
-    os.replace(temporary, path)
+def write(path: Path, arrays: Arrays) -> None:
+    """Store arrays at `path` in one step."""
+    content = BytesIO()
+    np.savez_compressed(content, **arrays)  # type: ignore[arg-type]
+    write_file(path, [content.getbuffer()])
 
 
 def check(arrays: Arrays, spec: Spec) -> None:
     """Raise `ValueError` unless the arrays are those of the published data set."""
-    missing = [key for key in _array_names(spec) if key not in arrays]
-    if missing:
-        raise ValueError(f"it lacks {', '.join(missing)}")
     for suffix, split in spec.splits():
         _check_array(f"X{suffix}", arrays, (split.rows, spec.columns), spec.x_dtype)
         _check_array(f"y{suffix}", arrays, (split.rows,), spec.y_dtype)
-        _check_labels(f"y{suffix}", arrays, split)
-    for key, names in zip(NAME_ARRAYS, (spec.feature_names, (spec.target_name,)), strict=True):
+        labels, counts = np.unique(arrays[f"y{suffix}"], return_counts=True)
+        found = dict(zip(labels.tolist(), counts.tolist(), strict=True))
+        if split.labels and found != dict(split.labels):
+            raise ValueError(f"y{suffix} has label counts {found}, expected {dict(split.labels)}")
+    expected = {"feature_names": spec.feature_names, "target_name": (spec.target_name,)}
+    for key, names in expected.items():
         if key in arrays and tuple(arrays[key].ravel().tolist()) != names:
             raise ValueError(f"{key} is not {', '.join(names)}")
 
 
-def _read_arrays(path: Path, keys: list[str]) -> Arrays:
-    with path.open("rb") as stream:
-        if not zipfile.is_zipfile(stream):
-            raise ValueError(f"it is not a complete .npz archive ({path.stat().st_size} bytes)")
-        stream.seek(0)
-        with np.load(stream, allow_pickle=False) as archive:
-            return {key: np.asarray(archive[key]) for key in keys if key in archive.files}
-
-
-def _array_names(spec: Spec) -> list[str]:
-    return [f"{letter}{suffix}" for suffix, _ in spec.splits() for letter in "Xy"]
-
-
 def _check_array(key: str, arrays: Arrays, shape: tuple[int, ...], dtype: str) -> None:
+    if key not in arrays:
+        raise ValueError(f"it lacks {key}")
     array = arrays[key]
     if array.shape != shape:
         raise ValueError(f"{key} has shape {array.shape}, expected {shape}")
@@ -133,10 +111,10 @@ def _check_array(key: str, arrays: Arrays, shape: tuple[int, ...], dtype: str) -
         raise ValueError(f"{key} holds values that are not finite")
 
 
-def _check_labels(key: str, arrays: Arrays, split: Split) -> None:
-    if not split.labels:
-        return
-    labels, counts = np.unique(arrays[key], return_counts=True)
-    found = dict(zip(labels.tolist(), counts.tolist(), strict=True))
-    if found != dict(split.labels):
-        raise ValueError(f"{key} has label counts {found}, expected {dict(split.labels)}")
+def _read_arrays(path: Path) -> Arrays:
+    with path.open("rb") as stream:
+        if not zipfile.is_zipfile(stream):
+            raise ValueError(f"it is not a complete .npz archive ({path.stat().st_size} bytes)")
+        stream.seek(0)
+        with np.load(stream, allow_pickle=False) as archive:
+            return dict(archive)

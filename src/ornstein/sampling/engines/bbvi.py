@@ -24,12 +24,11 @@ import warnings
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
 from ornstein._base import random_numbers
 from ornstein._base.errors import TargetWarning
@@ -51,8 +50,6 @@ _CHUNK = 1024  # steps of a dispatch, at most
 _FIRST = 2  # dispatches of the first round
 _BULK = 2**15  # random numbers made at once
 _PAIRS = 32  # of opposite normals from which an ELBO is computed
-
-_ADAM = optax.scale_by_adam()
 
 
 def run(post: Posterior, plan: Plan, key: Array, settings: Settings, progress: OpenProgress) -> Run:
@@ -140,7 +137,7 @@ def _advance(
             for side in (offset, -offset)
         )
         with jax.numpy_dtype_promotion("standard"):  # optax mixes dtypes
-            direction, adam = _ADAM.update(params.slope(up, down, xi), adam)
+            direction, adam = _adam().update(params.slope(up, down, xi), adam)
         params = jax.tree.map(lambda old, d: old - rate * d, params, direction)
         return (_State(params, adam), jax.tree.map(jnp.add, total, params)), None
 
@@ -227,7 +224,7 @@ class _Fit:
             below = jnp.zeros((plan.dim, plan.dim), dtype) if plan.structure == "dense" else None
             narrow = jnp.full(plan.dim, math.log(_START), dtype)
             start = _Params(jnp.zeros(plan.dim, dtype), narrow, below)
-            self.state = _State(start, _ADAM.init(start))
+            self.state = _State(start, _adam().init(start))
 
     @property
     def steps(self) -> int:
@@ -299,6 +296,12 @@ class _Fit:
             TargetWarning,
             stacklevel=5,
         )
+
+
+def _adam() -> Any:
+    import optax  # takes long to import
+
+    return optax.scale_by_adam()
 
 
 def _in_theta(params: _Params, center: Vector, factor: Factor) -> Gaussian:
