@@ -1,5 +1,6 @@
 """What the estimators share: fitting, fitted attributes, predictive draws."""
 
+from dataclasses import KW_ONLY, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,51 +15,42 @@ from ornstein._base.checks import shown
 from ornstein._base.errors import InputError
 from ornstein._base.types import Vector
 from ornstein.data import inputs
-from ornstein.estimators.saving import save
 from ornstein.estimators.streams import Kept, Moments, earlier_rows, past_of
 from ornstein.models.families import Family
 from ornstein.models.ready_made import weighted_rows
 from ornstein.models.shared_priors import Groups
 from ornstein.results.predictive import Coefficients, simulate
 from ornstein.results.result import Result
-from ornstein.tables.fitting import FitOptions, Precision, fit_rows
-from ornstein.tables.units import Units
+from ornstein.tables.encoding import Units
+from ornstein.tables.fitting import FitOptions, Precision, fit_rows, hyperparameters
 
 
+@dataclass(eq=False, repr=False)
 class BayesianGlm(BaseEstimator):  # type: ignore[misc]
     """A generalised linear model with a normal prior on the coefficients of standardised columns.
 
-    Attributes are described with the estimators.
+    Parameters and attributes are described with the estimators.
     """
 
-    draws_: Coefficients
-    n_features_in_: int
-    prior_precision_: float | Vector
-    _kept: Kept | None
-    _result: Result
-    _seed: int
-    _chains: int
-
-    def __init__(
-        self,
-        prior_precision: Precision = "learn",
-        *,
-        groups: Groups = None,
-        fit_intercept: bool = True,
-        method: str = "exact",
-        batch_size: int | None = None,
-        chains: int = 4,
-        draws: int = 1000,
-        random_state: Any = 0,
-    ) -> None:
-        self.prior_precision = prior_precision
-        self.groups = groups
-        self.fit_intercept = fit_intercept
-        self.method = method
-        self.batch_size = batch_size
-        self.chains = chains
-        self.draws = draws
-        self.random_state = random_state
+    prior_precision: Precision = "learn"
+    _: KW_ONLY
+    groups: Groups = None
+    fit_intercept: bool = True
+    method: str = "exact"
+    batch_size: int | None = None
+    chains: int = 4
+    draws: int = 1000
+    random_state: Any = 0
+    coef_: Vector = field(init=False)
+    coef_std_: Vector = field(init=False)
+    intercept_: Any = field(init=False)
+    prior_precision_: float | Vector = field(init=False)
+    draws_: Coefficients = field(init=False)
+    n_features_in_: int = field(init=False)
+    _result: Result = field(init=False)
+    _kept: Kept | None = field(init=False)
+    _seed: int = field(init=False)
+    _chains: int = field(init=False)
 
     @property
     def posterior_(self) -> Result:
@@ -86,6 +78,8 @@ class BayesianGlm(BaseEstimator):  # type: ignore[misc]
         :func:`ornstein.estimators.load` reads it. The folder appears complete or not at all;
         ``draws.nc`` opens in ArviZ.
         """
+        from ornstein.estimators.folders import save
+
         check_is_fitted(self, "draws_")
         return save(self, folder, overwrite)
 
@@ -163,24 +157,17 @@ class BayesianGlm(BaseEstimator):  # type: ignore[misc]
         start = None if before is None else before.start(units)
         names = getattr(self, "feature_names_in_", None)
         result = fit_rows(family, rows, names, units, options, past, start)
-        self._keep(result, units, options)
+        self._result, self._seed, self._chains = result, options.run["key"], len(result.flat)
+        found = Coefficients.of_result(result)
+        noise = np.asarray(found.noise_scale) * units.target_scale
+        self.draws_ = Coefficients(found.model, *units.own(found._asdict()), noise)
         learned = _learned(result, units)
+        given = hyperparameters(result, units)["prior_precision"]
+        precision = np.asarray(learned.get("prior_precision", given))
+        self.prior_precision_ = precision if np.ptp(precision) else float(precision.flat[0])
         kept = past_of(result, past, options.fit_intercept)
         self._kept = None if kept is None else Kept(moments, units, kept, learned)
         return units.own(result.posterior.layout.unravel(result.plan.center))
-
-    def _keep(self, result: Result, units: Units, options: FitOptions) -> None:
-        self._result, self._seed, self._chains = result, options.run["key"], len(result.flat)
-        found = Coefficients.of_result(result)
-        coef, intercept = units.own({"coef": found.coef, "intercept": found.intercept})
-        noise = np.asarray(found.noise_scale) * units.target_scale
-        self.draws_ = Coefficients(found.model, coef, intercept, noise)
-        each = result.posterior.layout.unravel(
-            np.asarray(result.posterior.hyper["prior_precision"])
-        )
-        first = each["coef"].reshape(-1, each["coef"].shape[-1])[0]
-        precision = _learned(result, units).get("prior_precision", first)
-        self.prior_precision_ = precision if np.ptp(precision) else float(np.ravel(precision)[0])
 
     def _again(self) -> bool:
         """Whether a stream has begun."""

@@ -1,6 +1,7 @@
 """Logistic regression of two or more classes."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -16,11 +17,10 @@ from ornstein._base.types import Vector
 from ornstein.data import inputs
 from ornstein.estimators.base import BayesianGlm
 from ornstein.models.families import Bernoulli, Categorical, Family
-from ornstein.models.shared_priors import Groups
 from ornstein.results import predictive
-from ornstein.tables.fitting import Precision
 
 
+@dataclass(eq=False, repr=False)
 class BayesianLogisticClassifier(ClassifierMixin, BayesianGlm):  # type: ignore[misc]
     """Logistic regression; multinomial where there are more than two classes.
 
@@ -57,35 +57,10 @@ class BayesianLogisticClassifier(ClassifierMixin, BayesianGlm):  # type: ignore[
     (['yes'], True)
     """
 
-    classes_: npt.NDArray[Any]
-    coef_: Vector
-    coef_std_: Vector
-    intercept_: Vector
-
-    def __init__(
-        self,
-        prior_precision: Precision = "learn",
-        *,
-        class_weight: Mapping[Any, float] | Literal["balanced"] | None = None,
-        groups: Groups = None,
-        fit_intercept: bool = True,
-        method: str = "exact",
-        batch_size: int | None = None,
-        chains: int = 4,
-        draws: int = 1000,
-        random_state: Any = 0,
-    ) -> None:
-        super().__init__(
-            prior_precision,
-            groups=groups,
-            fit_intercept=fit_intercept,
-            method=method,
-            batch_size=batch_size,
-            chains=chains,
-            draws=draws,
-            random_state=random_state,
-        )
-        self.class_weight = class_weight
+    class_weight: Mapping[Any, float] | Literal["balanced"] | None = field(
+        default=None, kw_only=True
+    )
+    classes_: npt.NDArray[Any] = field(init=False)
 
     def fit(
         self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: npt.ArrayLike | None = None

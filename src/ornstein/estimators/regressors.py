@@ -1,5 +1,6 @@
 """Linear and Poisson regression."""
 
+from dataclasses import dataclass, field
 from typing import Any, Literal, Self, overload
 
 import numpy as np
@@ -13,19 +14,14 @@ from ornstein._base.errors import InputError
 from ornstein._base.types import Vector
 from ornstein.estimators.base import BayesianGlm
 from ornstein.models.families import Family, Gaussian, Poisson
-from ornstein.models.shared_priors import Groups
 from ornstein.results import predictive
-from ornstein.tables.fitting import Precision, Scale
+from ornstein.tables.fitting import Scale
 
 
 class _BayesianRegressor(RegressorMixin, BayesianGlm):  # type: ignore[misc]
     """Targets that are numbers."""
 
     _family: type[Family]
-
-    coef_: Vector
-    coef_std_: Vector
-    intercept_: float
 
     def fit(
         self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: npt.ArrayLike | None = None
@@ -103,6 +99,7 @@ class _BayesianRegressor(RegressorMixin, BayesianGlm):  # type: ignore[misc]
         """Raise if the model has no such targets."""
 
 
+@dataclass(eq=False, repr=False)
 class BayesianLinearRegressor(_BayesianRegressor):
     """Linear regression with normal noise.
 
@@ -152,32 +149,8 @@ class BayesianLinearRegressor(_BayesianRegressor):
 
     _family = Gaussian
 
-    noise_scale_: float
-
-    def __init__(
-        self,
-        prior_precision: Precision = "learn",
-        noise_scale: Scale = "learn",
-        *,
-        groups: Groups = None,
-        fit_intercept: bool = True,
-        method: str = "exact",
-        batch_size: int | None = None,
-        chains: int = 4,
-        draws: int = 1000,
-        random_state: Any = 0,
-    ) -> None:
-        super().__init__(
-            prior_precision,
-            groups=groups,
-            fit_intercept=fit_intercept,
-            method=method,
-            batch_size=batch_size,
-            chains=chains,
-            draws=draws,
-            random_state=random_state,
-        )
-        self.noise_scale = noise_scale
+    noise_scale: Scale = "learn"
+    noise_scale_: float = field(init=False)
 
     def _regress(
         self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: Any, stream: bool

@@ -12,11 +12,13 @@ from ornstein.models.earlier_rows import Past
 from ornstein.models.families import Family
 from ornstein.models.glm import flat_order
 from ornstein.results.result import Result
-from ornstein.tables.units import Units
+from ornstein.storage import codec
+from ornstein.tables.encoding import Units
 
 _CONSTANT = 1e-12  # standard deviation relative to the mean below which a column does not vary
 
 
+@codec.register
 class Moments(NamedTuple):
     """Of columns: the rows' total weight, their means, and sums of squares about them."""
 
@@ -59,20 +61,11 @@ class Moments(NamedTuple):
         return Units(centre[:-1], scale[:-1], *target)
 
 
+@codec.register
 class Kept(NamedTuple):
-    """What a stream continues from.
+    """What a stream continues from; the moments are of the columns and, last, the target.
 
-    Attributes
-    ----------
-    moments
-        Of the columns, and last the target.
-    units
-        Those of ``past``.
-    past
-        The rows' log-likelihood to second order, around the optimum.
-    learned
-        Hyperparameters that were learned, from which to continue; the noise scale in the target's
-        own unit.
+    ``past`` is in these units; a learned noise scale in the target's own.
     """
 
     moments: Moments

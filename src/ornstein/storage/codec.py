@@ -185,7 +185,7 @@ class _Reader:
         try:
             self.made.append(kind(**values))
         except (TypeError, ValueError) as error:
-            _fail(where, f"an object of type {kind.__name__}", str(error))
+            raise DamagedError(f"{where.lstrip('.') or kind.__name__}: {error}") from error
         return self.made[-1]
 
 
@@ -247,7 +247,7 @@ def to_json(value: Any, version: int) -> str:
     return json.dumps({"version": version, **record}, indent=1, allow_nan=False)
 
 
-def from_json(text: str, kind: type[T], version: int, what: str) -> T:
+def from_json(text: str | bytes, kind: type[T], version: int, what: str) -> T:
     """Read what :func:`to_json` wrote.
 
     Raises
@@ -270,7 +270,7 @@ def from_json(text: str, kind: type[T], version: int, what: str) -> T:
     try:
         return cast(T, _fitted(decode({"$type": kind.__name__, **found}), kind, ""))
     except (DamagedError, RecursionError) as error:
-        raise InputError(f"{what} is damaged: {error}.") from error
+        raise InputError(f"{what} is damaged: {str(error).rstrip('.')}.") from error
 
 
 def _without_repeats(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:

@@ -19,8 +19,7 @@ from ornstein.models.posterior import Posterior
 from ornstein.models.ready_made import Prior, build
 from ornstein.models.shared_priors import Groups
 from ornstein.results.result import Result
-from ornstein.tables.encoding import Encoding
-from ornstein.tables.units import Units
+from ornstein.tables.encoding import Encoding, Units
 
 Precision: TypeAlias = float | Sequence[float] | Literal["learn"]
 """A number, one for each column, or to be learned."""
@@ -59,6 +58,17 @@ class FitOptions(NamedTuple):
     groups: Groups = None
     fit_intercept: bool = True
     run: Mapping[str, Any] = {}
+
+    @classmethod
+    def given(
+        cls,
+        prior_precision: float | Sequence[float] | None,
+        noise_scale: float | None,
+        run: Mapping[str, Any] = {},
+    ) -> "FitOptions":
+        """Those of a table, where None stands for what is learned."""
+        precision: Precision = "learn" if prior_precision is None else prior_precision
+        return cls(precision, "learn" if noise_scale is None else noise_scale, run=run)
 
 
 def fit_rows(
@@ -104,6 +114,20 @@ def fit_rows(
         if start is not None and set(start) == set(post.hyperparameters):
             learning["start"] = dict(start)
     return sample_whole(post, learn_hyper=learning, **options.run)
+
+
+def hyperparameters(result: Result, units: Units) -> dict[str, Any]:
+    """A run's prior precision of coefficients, one number if they share it, and noise scale.
+
+    The noise scale is in the target's unit.
+    """
+    post = result.posterior
+    precision = post.layout.unravel(np.asarray(post.hyper["prior_precision"]))["coef"]
+    flat = precision.reshape(-1, precision.shape[-1])[0]
+    values = {"prior_precision": flat.tolist() if np.ptp(flat) else float(flat[0])}
+    if "noise_scale" in post.hyper:
+        values["noise_scale"] = float(post.hyper["noise_scale"]) * units.target_scale
+    return values
 
 
 def is_determined(result: Result) -> bool:
@@ -205,10 +229,7 @@ def posterior(
         the residuals of least squares, to start from.
     """
     rows, family = encoded_rows(X, y, encoding), encoding.family
-    options = FitOptions(
-        "learn" if prior_precision is None else prior_precision,
-        "learn" if noise_scale is None else noise_scale,
-    )
+    options = FitOptions.given(prior_precision, noise_scale)
     noise = _START
     if family.scaled and noise_scale is None:
         noise = estimate_noise(X, y)
