@@ -70,14 +70,8 @@ def reproduce(
         )
     console, progress = Console(), False if quiet else None
     if what in ("table1", "all"):
-        table1.table1(
-            out,
-            console,
-            draws,
-            tuple(methods or table1.METHODS),
-            tuple(data or PROBLEMS),
-            progress,
-        )
+        rows, problems = tuple(methods or table1.METHODS), tuple(data or PROBLEMS)
+        table1.table1(out, console, draws, rows, problems, progress)
     if what in ("figure1", "all"):
         figures.figure1(out, console, draws, progress)
     if what in ("figure2", "all"):

@@ -21,8 +21,7 @@ from ornstein.models.ready_made import weighted_rows
 from ornstein.models.shared_priors import Groups
 from ornstein.results.predictive import Coefficients, simulate
 from ornstein.results.result import Result
-from ornstein.tables.encoding import Units
-from ornstein.tables.fitting import FitOptions, Precision, fit_rows, hyperparameters
+from ornstein.tables.fitting import FitOptions, Precision, Scale, fit_rows, hyperparameters
 
 
 @dataclass(eq=False, repr=False)
@@ -42,7 +41,6 @@ class BayesianGlm(BaseEstimator):  # type: ignore[misc]
     draws: int = 1000
     random_state: Any = 0
     coef_: Vector = field(init=False)
-    coef_std_: Vector = field(init=False)
     intercept_: Any = field(init=False)
     prior_precision_: float | Vector = field(init=False)
     draws_: Coefficients = field(init=False)
@@ -65,6 +63,11 @@ class BayesianGlm(BaseEstimator):  # type: ignore[misc]
                 "to have it. draws_ has the draws."
             )
         return self._result
+
+    @property
+    def coef_std_(self) -> Vector:
+        """Posterior standard deviations of the coefficients."""
+        return self.draws_.coef.std(axis=0).reshape(self.coef_.shape)
 
     def __getstate__(self) -> dict[str, Any]:
         """All but the run."""
@@ -111,33 +114,18 @@ class BayesianGlm(BaseEstimator):  # type: ignore[misc]
         return np.asarray(validate_data(self, X, dtype=np.float64, reset=False))
 
     def _options(self) -> FitOptions:
-        run = {
-            "key": _key(self.random_state),
-            "chains": self.chains,
-            "draws": self.draws,
-            "method": self.method,
-            "batch_size": self.batch_size,
-            "progress": False,
-        }
-        return FitOptions(
-            self.prior_precision,
-            getattr(self, "noise_scale", "learn"),
-            self.groups,
-            checks.flag("fit_intercept", self.fit_intercept),
-            run,
-        )
+        run = {name: getattr(self, name) for name in ("chains", "draws", "method", "batch_size")}
+        run |= {"key": _key(self.random_state), "progress": False}
+        intercept = checks.flag("fit_intercept", self.fit_intercept)
+        noise: Scale = getattr(self, "noise_scale", "learn")
+        return FitOptions(self.prior_precision, noise, self.groups, intercept, run)
 
     def _fit_rows(
-        self,
-        family: Family,
-        X: Vector,
-        y: npt.NDArray[Any],
-        sample_weight: npt.ArrayLike | None,
-        stream: bool,
+        self, family: Family, X: Vector, y: Vector, sample_weight: Any, stream: bool
     ) -> tuple[Vector, Vector]:
         """Sample, keep what all estimators keep, and return the optimum in the user's units."""
         options, before = self._options(), vars(self).get("_kept") if stream else None
-        if stream and before is None and "draws_" in vars(self):
+        if stream and before is None and self._again():
             raise InputError(
                 "partial_fit cannot continue from this fit: its method or its many parameters left "
                 "no matrix of curvature. Start with partial_fit on a new estimator."
@@ -161,7 +149,8 @@ class BayesianGlm(BaseEstimator):  # type: ignore[misc]
         found = Coefficients.of_result(result)
         noise = np.asarray(found.noise_scale) * units.target_scale
         self.draws_ = Coefficients(found.model, *units.own(found._asdict()), noise)
-        learned = _learned(result, units)
+        values = result.posterior.hyperparameters or {}
+        learned = {name: np.asarray(value, float) for name, value in values.items()}
         given = hyperparameters(result, units)["prior_precision"]
         precision = np.asarray(learned.get("prior_precision", given))
         self.prior_precision_ = precision if np.ptp(precision) else float(precision.flat[0])
@@ -172,13 +161,6 @@ class BayesianGlm(BaseEstimator):  # type: ignore[misc]
     def _again(self) -> bool:
         """Whether a stream has begun."""
         return "draws_" in vars(self)
-
-
-def _learned(result: Result, units: Units) -> dict[str, Vector]:
-    """Hyperparameters that were learned, the noise scale in the target's own unit."""
-    values = result.posterior.hyperparameters or {}
-    scales = {"noise_scale": units.target_scale}
-    return {name: np.asarray(v, float) * scales.get(name, 1.0) for name, v in values.items()}
 
 
 def _key(random_state: Any) -> int:

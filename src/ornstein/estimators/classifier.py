@@ -135,8 +135,7 @@ class BayesianLogisticClassifier(ClassifierMixin, BayesianGlm):  # type: ignore[
 
     def predict_proba(self, X: npt.ArrayLike) -> Vector:
         """Probability of every class, averaged over the draws: (rows, classes)."""
-        table = self._table(X)
-        return predictive.probabilities(self.draws_, table)
+        return predictive.probabilities(self.draws_, self._table(X))
 
     def predict_log_proba(self, X: npt.ArrayLike) -> Vector:
         """Logarithms of :meth:`predict_proba`."""
@@ -145,8 +144,7 @@ class BayesianLogisticClassifier(ClassifierMixin, BayesianGlm):  # type: ignore[
 
     def predict(self, X: npt.ArrayLike) -> npt.NDArray[Any]:
         """The most probable class of every row."""
-        best = self.predict_proba(X).argmax(axis=1)
-        return self.classes_[best]
+        return self.classes_[self.predict_proba(X).argmax(axis=1)]
 
     def _targets(self, simulated: Vector) -> npt.NDArray[Any]:
         return self.classes_[simulated.astype(int)]
@@ -179,11 +177,7 @@ class BayesianLogisticClassifier(ClassifierMixin, BayesianGlm):  # type: ignore[
         return np.where(rows > 0, rows * np.asarray(by_class, float)[target], 0.0)
 
     def _classify(
-        self,
-        table: Vector,
-        target: npt.NDArray[np.intp],
-        weights: Vector | None,
-        stream: bool,
+        self, table: Vector, target: npt.NDArray[np.intp], weights: Vector | None, stream: bool
     ) -> Self:
         count = len(self.classes_)
         family: Family = Bernoulli() if count == 2 else Categorical(count)
@@ -193,5 +187,4 @@ class BayesianLogisticClassifier(ClassifierMixin, BayesianGlm):  # type: ignore[
         if count == 2:
             coef, intercept = coef[:, None], intercept[:, None]
         self.coef_, self.intercept_ = coef.mean(axis=0), intercept.mean(axis=0)
-        self.coef_std_ = coef.std(axis=0)
         return self

@@ -170,12 +170,9 @@ def load(folder: str | Path) -> Estimator:
     if record.classes is not None:
         estimator.classes_ = record.labels
     estimator.intercept_, estimator.prior_precision_ = record.intercept, record.prior_precision
-    if isinstance(estimator, BayesianLinearRegressor):
-        estimator.noise_scale_ = record.noise_scale
     shape = record.coef.shape if record.model == "softmax" else record.coef.shape[-1:]
     coef, intercept = read_draws(place / DRAWS, shape)
     estimator.draws_ = Coefficients.gather(record.model, coef, intercept, record.noise_scale)
-    estimator.coef_std_ = estimator.draws_.coef.std(axis=0).reshape(record.coef.shape)
     estimator._chains, estimator._seed = len(coef), record.seed
     estimator._kept = records.unpack((place / _STREAM).read_bytes())
     return estimator

@@ -1,6 +1,6 @@
 """Linear and Poisson regression."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal, Self, overload
 
 import numpy as np
@@ -61,17 +61,16 @@ class _BayesianRegressor(RegressorMixin, BayesianGlm):  # type: ignore[misc]
         The standard deviation is that of a new target: of the coefficients and of the noise.
         """
         table = self._table(X)
-        mean = self._mean(table)
+        if self._family.quadratic:  # the optimum is the mean, without Monte-Carlo error
+            mean = table @ self.coef_ + self.intercept_
+        else:
+            mean = predictive.expectation(self.draws_, table)
         return (mean, predictive.spread(self.draws_, table)) if return_std else mean
 
     def predict_interval(self, X: npt.ArrayLike, interval: float = 0.9) -> tuple[Vector, Vector]:
         """Lower and upper ends of central intervals that contain a new target that often."""
-        table = self._table(X)
-        found = predictive.summarise(self.draws_, table, interval, self._seed)
+        found = predictive.summarise(self.draws_, self._table(X), interval, self._seed)
         return found.low, found.high
-
-    def _mean(self, table: Vector) -> Vector:
-        return predictive.expectation(self.draws_, table)
 
     def _regress(
         self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: Any, stream: bool
@@ -86,17 +85,17 @@ class _BayesianRegressor(RegressorMixin, BayesianGlm):  # type: ignore[misc]
             ensure_min_samples=1 if stream else 2,
         )
         target = np.asarray(target, float)
-        self._check_target(target)
+        if self.__sklearn_tags__().target_tags.positive_only and target.min() < 0:
+            raise InputError(
+                f"y must hold counts or rates, 0 or above, for a Poisson model; found "
+                f"{target.min():g}."
+            )
         coef, intercept = self._fit_rows(self._family(), table, target, sample_weight, stream)
         draws = self.draws_
         if not self._family.quadratic:  # else the optimum is the mean, without Monte-Carlo error
             coef, intercept = draws.coef.mean(axis=0), draws.intercept
         self.coef_, self.intercept_ = coef, float(np.mean(intercept))
-        self.coef_std_ = draws.coef.std(axis=0)
         return self
-
-    def _check_target(self, target: Vector) -> None:
-        """Raise if the model has no such targets."""
 
 
 @dataclass(eq=False, repr=False)
@@ -150,17 +149,11 @@ class BayesianLinearRegressor(_BayesianRegressor):
     _family = Gaussian
 
     noise_scale: Scale = "learn"
-    noise_scale_: float = field(init=False)
 
-    def _regress(
-        self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: Any, stream: bool
-    ) -> Self:
-        super()._regress(X, y, sample_weight, stream)
-        self.noise_scale_ = float(self.draws_.noise_scale)
-        return self
-
-    def _mean(self, table: Vector) -> Vector:
-        return table @ self.coef_ + self.intercept_
+    @property
+    def noise_scale_(self) -> float:
+        """As learned or given, in the target's unit."""
+        return float(self.draws_.noise_scale)
 
 
 class BayesianPoissonRegressor(_BayesianRegressor):
@@ -209,10 +202,3 @@ class BayesianPoissonRegressor(_BayesianRegressor):
         tags: Tags = super().__sklearn_tags__()
         tags.target_tags.positive_only = True
         return tags
-
-    def _check_target(self, target: Vector) -> None:
-        if target.min() < 0:
-            raise InputError(
-                f"y must hold counts or rates, 0 or above, for a Poisson model; found "
-                f"{target.min():g}."
-            )

@@ -1,7 +1,7 @@
 """From standardised rows to a run, in one way for the command line and the estimators."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +26,8 @@ Precision: TypeAlias = float | Sequence[float] | Literal["learn"]
 
 Scale: TypeAlias = float | Literal["learn"]
 
+T = TypeVar("T")
+
 INTERCEPT_PRECISION = 0.01
 """Prior precision of the intercept: weak, as it stands for a base rate and not for an effect."""
 
@@ -37,38 +39,18 @@ _START = 0.5  # of a learned noise scale, relative to the target's standard devi
 
 
 class FitOptions(NamedTuple):
-    """How to fit, as a user gave it: not checked yet.
+    """How to fit, as a user gave it: not checked yet."""
 
-    Attributes
-    ----------
-    prior_precision
-        Of standardised coefficients.
-    noise_scale
-        Of a target that has a unit, in that unit.
-    groups
-        Columns that share a learned precision, as for :func:`ornstein.models.linear`.
-    fit_intercept
-        Whether the model has an intercept.
-    run
-        Arguments of :func:`ornstein.sample`, such as ``key``, ``draws`` and ``method``.
-    """
-
-    prior_precision: Precision = "learn"
-    noise_scale: Scale = "learn"
-    groups: Groups = None
+    prior_precision: Precision = "learn"  # of standardised coefficients
+    noise_scale: Scale = "learn"  # of a target that has a unit, in that unit
+    groups: Groups = None  # columns that share a learned precision, as for models.linear
     fit_intercept: bool = True
-    run: Mapping[str, Any] = {}
+    run: Mapping[str, Any] = {}  # arguments of ornstein.sample, such as key, draws and method
 
-    @classmethod
-    def given(
-        cls,
-        prior_precision: float | Sequence[float] | None,
-        noise_scale: float | None,
-        run: Mapping[str, Any] = {},
-    ) -> "FitOptions":
-        """Those of a table, where None stands for what is learned."""
-        precision: Precision = "learn" if prior_precision is None else prior_precision
-        return cls(precision, "learn" if noise_scale is None else noise_scale, run=run)
+
+def or_learned(value: T | None) -> T | Literal["learn"]:
+    """What was given; to be learned if nothing was."""
+    return "learn" if value is None else value
 
 
 def fit_rows(
@@ -82,24 +64,9 @@ def fit_rows(
 ) -> Result:
     """Learn what is not given, and sample.
 
-    A noise scale that is learned cannot vanish: columns that determine the target exactly leave
-    :data:`LEAST_NOISE`.
-
-    Parameters
-    ----------
-    family, rows
-        What the target is like, and standardised rows that suit it: ``x``, ``y`` and perhaps
-        weights ``w``.
-    names
-        Of the columns.
-    units
-        How they were standardised.
-    options
-        How to fit.
-    past
-        What earlier rows said.
-    start
-        Hyperparameters to start learning from.
+    ``rows`` are standardised and suit the family: ``x``, ``y`` and perhaps weights ``w``. ``past``
+    is what earlier rows said, ``start`` the hyperparameters to start learning from. A noise scale
+    that is learned cannot vanish: columns that determine the target leave :data:`LEAST_NOISE`.
     """
     dim = family.outputs * (rows["x"].shape[1] + bool(options.fit_intercept))
     if past is None and family.quadratic and dim <= limits.LIMITS.dense:
@@ -229,10 +196,8 @@ def posterior(
         the residuals of least squares, to start from.
     """
     rows, family = encoded_rows(X, y, encoding), encoding.family
-    options = FitOptions.given(prior_precision, noise_scale)
-    noise = _START
-    if family.scaled and noise_scale is None:
-        noise = estimate_noise(X, y)
+    options = FitOptions(or_learned(prior_precision), or_learned(noise_scale))
+    noise = estimate_noise(X, y) if family.scaled and noise_scale is None else _START
     return build_posterior(family, rows, encoding.features, encoding.units, options, noise=noise)
 
 

@@ -1,7 +1,7 @@
 """A model of a user's table: fitted, saved to a folder, and asked about new rows."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,15 +18,9 @@ from ornstein.results.result import Result
 from ornstein.results.summary import interval_ends, summary_table
 from ornstein.storage import codec
 from ornstein.storage.folders import Writer, write_folder
+from ornstein.tables import fitting
 from ornstein.tables.encoding import Encoding
-from ornstein.tables.fitting import (
-    FitOptions,
-    encoded_rows,
-    fit_rows,
-    hyperparameters,
-    is_determined,
-    unstandardise,
-)
+from ornstein.tables.fitting import FitOptions, or_learned
 from ornstein.tables.folders import DRAWS, Record, read_draws, read_record, write_record
 from ornstein.tables.learning import EncodedTable
 from ornstein.tables.reading import read
@@ -105,14 +99,14 @@ class TableModel:
         """
         learning = self.result.learning
         learned = set() if learning is None else set(learning.values)
-        values = hyperparameters(self.result, self.encoding.units)
+        values = fitting.hyperparameters(self.result, self.encoding.units)
         return {
             name: {"value": value, "learned": name in learned} for name, value in values.items()
         }
 
     def summary(self, interval: float = 0.9) -> pd.DataFrame:
         """Every coefficient in the units of the table, with the columns of ``Result.summary``."""
-        own = unstandardise(self.encoding, self.result.draws)
+        own = fitting.unstandardise(self.encoding, self.result.draws)
         frame = summary_table(arviz_module().from_dict(posterior=own), interval)
         classes = self.encoding.target.classes or ()
         labels = self.encoding.family.parameter_labels(self.encoding.features, classes)
@@ -127,10 +121,7 @@ class TableModel:
             "rows": f"{self.result.posterior.num_data:,}",
             "columns": f"{len(encoding.features):,} after encoding",
             "prior": "normal, zero mean, on standardised coefficients",
-            **{
-                name.replace("_", " "): _stated(entry)
-                for name, entry in self.hyperparameters().items()
-            },
+            **{name.replace("_", " "): _stated(**e) for name, e in self.hyperparameters().items()},
             "missing values": encoding.missing,
         }
 
@@ -229,12 +220,13 @@ def fit_table(
     """
     encoding = table.encoding
     run = {"key": key, "draws": draws, "progress": progress, "checkpoint": checkpoint}
-    options = FitOptions.given(prior_precision, noise_scale, {**run, **plan_options})
-    rows = encoded_rows(table.X, table.y, encoding)
-    result = fit_rows(encoding.family, rows, encoding.features, encoding.units, options)
+    options = FitOptions(
+        or_learned(prior_precision), or_learned(noise_scale), run={**run, **plan_options}
+    )
+    rows = fitting.encoded_rows(table.X, table.y, encoding)
+    result = fitting.fit_rows(encoding.family, rows, encoding.features, encoding.units, options)
     model = TableModel(encoding, Coefficients.of_result(result), result)
-    remarks = (*table.notes, *_learning_remarks(model))
-    return TableModel(encoding, model.draws, result, remarks)
+    return replace(model, remarks=(*table.notes, *_learning_remarks(model)))
 
 
 def read_new(path: Path, encoding: Encoding) -> pd.DataFrame:
@@ -262,7 +254,7 @@ def _learning_remarks(model: TableModel) -> list[str]:
         if entry["learned"]
     ]
     remarks = [f"Learned: {', '.join(learned)}."]
-    if is_determined(model.result):
+    if fitting.is_determined(model.result):
         remarks.append(
             "The columns determine the target exactly: the noise scale is the least that is "
             "learned. If that is a surprise, leave out the column that gives the target away "
@@ -273,8 +265,7 @@ def _learning_remarks(model: TableModel) -> list[str]:
     return remarks + [f"While learning, {note}." for note in learning.notes]
 
 
-def _stated(entry: Mapping[str, Any]) -> str:
+def _stated(value: float | list[float], learned: bool) -> str:
     """A hyperparameter and where it is from."""
-    values = np.atleast_1d(entry["value"])
-    number = f"{values[0]:.4g}" if len(values) == 1 else f"one for each of {len(values)} columns"
-    return f"{number}, {'learned' if entry['learned'] else 'given'}"
+    number = f"one for each of {len(value)} columns" if isinstance(value, list) else f"{value:.4g}"
+    return f"{number}, {'learned' if learned else 'given'}"
