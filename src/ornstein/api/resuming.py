@@ -79,50 +79,40 @@ def begun(
     CheckpointError
         If that cannot be read.
     """
-    record = folder.begun()
+    record, place = folder.begun(), folder.folder
     if record is None:
         return None
     try:
-        return _begun(folder, given, arguments, plan, record)
+        start = record["start"]
+        if not isinstance(start, Start):
+            raise TypeError(f"no start of a run: {shown(start)}")
+        _refuse(place, "other arguments", records.differences(record["arguments"], dict(arguments)))
+        _refuse(place, "other data", records.differences(record["data"], _data(given)))
+        if plan is not None and not start.restarts:
+            kept, now = (encode(one, array=lambda array: array) for one in (start.plan, plan))
+            if records.differences(kept, now, _ROUNDING):
+                _refuse(place, "another plan", [f"it was {start.plan!r}, now {plan!r}"])
+        post, kept_plan, learning = given, _for(given, start.plan), None
+        if start.learning is not None:
+            learning = start.learning.from_record(post.learnable.layout)
+            post = post.with_hyper(learning.values, post.layout.unravel(kept_plan.center))
+        was, losses = record["losses"], _first_losses(post, kept_plan.center)
+        if records.differences(was, losses, _ROUNDING):
+            lines = [f"losses of its first rows were {_shown(was)}, now {_shown(losses)}"]
+            _refuse(place, "another model", lines)
+        others = records.differences(record["versions"], _versions())
     except (TypeError, KeyError, ValueError, AttributeError, IndexError) as error:
         if isinstance(error, InputError):
             raise
         raise CheckpointError(
-            f"run-{folder.attempt}.orn in {folder.folder} is damaged ({shown(str(error))})."
+            f"run-{folder.attempt}.orn in {place} is damaged ({shown(str(error))})."
         ) from error
-
-
-def _begun(
-    folder: Checkpoint,
-    given: Posterior,
-    arguments: Mapping[str, Any],
-    plan: Plan | None,
-    record: Mapping[str, Any],
-) -> Start:
-    place, start = folder.folder, record["start"]
-    if not isinstance(start, Start):
-        raise TypeError(f"no start of a run: {shown(start)}")
-    _refuse(place, "other arguments", records.differences(record["arguments"], dict(arguments)))
-    _refuse(place, "other data", records.differences(record["data"], _data(given)))
-    if plan is not None and not start.restarts:
-        kept, now = (encode(one, array=lambda array: array) for one in (start.plan, plan))
-        if records.differences(kept, now, _ROUNDING):
-            _refuse(place, "another plan", [f"it was {start.plan!r}, now {plan!r}"])
-    post, kept_plan, learning = given, _for(given, start.plan), None
-    if start.learning is not None:
-        learning = start.learning.from_record(post.learnable.layout)
-        post = post.with_hyper(learning.values, post.layout.unravel(kept_plan.center))
-    losses = _first_losses(post, kept_plan.center)
-    if records.differences(record["losses"], losses, _ROUNDING):
-        lines = [f"losses of its first rows were {_shown(record['losses'])}, now {_shown(losses)}"]
-        _refuse(place, "another model", lines)
-    others = records.differences(record["versions"], _versions())
     if others:
         warnings.warn(
             f"{place} was begun elsewhere: {'; '.join(others)}. The draws are as good, but may "
             "differ from those of an uninterrupted run in the last bits.",
             CheckpointWarning,
-            stacklevel=5,
+            stacklevel=3,
         )
     return start._replace(post=post, plan=kept_plan, learning=learning)
 

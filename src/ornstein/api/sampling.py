@@ -11,14 +11,8 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from ornstein._base import checks
-from ornstein._base.errors import (
-    DivergenceWarning,
-    InputError,
-    InterruptWarning,
-    TargetWarning,
-    UnstablePlanError,
-)
+from ornstein._base import checks, errors
+from ornstein._base.errors import InputError
 from ornstein._base.progress import bar
 from ornstein._base.types import Key, Vector
 from ornstein.api.request import Asked, as_run, over_mesh, with_shapes
@@ -170,14 +164,13 @@ def sample(
             start = start if folder is None else keep(folder, post, arguments, start)
         shown = bar("sampling", progress)
         while True:
-            plan, settings, goal = asked.settled(start)
-            done = _run(asked, start, plan, settings, shown, goal, folder)
+            plan, settings, goal, done = _attempt(asked, start, shown, folder)
             again = asked.again(start, settings, done.status)
             if again is None:
                 break
             news = f"{len(again.restarts)} of {MOST} at most: {again.restarts[-1][0]}."
             message = f"{done.status.message} Restarting, {news}"
-            warnings.warn(message, DivergenceWarning, stacklevel=2)
+            warnings.warn(message, errors.DivergenceWarning, stacklevel=2)
             start = again if folder is None else keep(folder, post, arguments, again)
     done = _with_restarts(done, start)
     _tell(done, goal, None if folder is None else folder.folder)
@@ -202,14 +195,14 @@ def _tell(done: Run, goal: Goal | None, folder: Path | None) -> None:
                 f"{done.status.message} They are in {folder}: the same call, with "
                 f"checkpoint={str(folder)!r}, resumes from there."
             )
-        warnings.warn(done.status.message, InterruptWarning, stacklevel=3)
+        warnings.warn(done.status.message, errors.InterruptWarning, stacklevel=3)
     elif not done.status.ok:
-        warnings.warn(done.status.message, DivergenceWarning, stacklevel=3)
+        warnings.warn(done.status.message, errors.DivergenceWarning, stacklevel=3)
     elif goal is not None and done.flat.shape[1] >= goal.most and not goal.reached(done.flat):
         warnings.warn(
             f"{goal.most:,} draws a chain did not reach the targets, and more would not fit "
             "memory: raise thin, or lower the targets.",
-            TargetWarning,
+            errors.TargetWarning,
             stacklevel=3,
         )
 
@@ -217,7 +210,7 @@ def _tell(done: Run, goal: Goal | None, folder: Path | None) -> None:
 def sample_whole(post: Posterior, plan: Plan | None = None, **options: Any) -> Result:
     """Like :func:`sample`, for callers that cannot use half a run: Ctrl-C ends them too."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", InterruptWarning)
+        warnings.simplefilter("ignore", errors.InterruptWarning)
         result = sample(post, plan, **options)
     if result.status.kind == "interrupted":
         raise KeyboardInterrupt(result.status.message)
@@ -263,27 +256,23 @@ def _start(
     return Start(fitting(post, plan), plan, learning, asked.dispersion)
 
 
-def _run(
-    asked: Asked,
-    start: Start,
-    plan: Plan,
-    settings: Settings,
-    shown: OpenProgress,
-    goal: Goal | None,
-    folder: Checkpoint | None,
-) -> Run:
-    """One attempt, by the plan's own engine; restarts have keys of their own."""
+def _attempt(
+    asked: Asked, start: Start, shown: OpenProgress, folder: Checkpoint | None
+) -> tuple[Plan, Settings, Goal | None, Run]:
+    """One run by the plan's own engine, and what it was; restarts have keys of their own."""
+    plan, settings, goal = asked.settled(start)
     post, key, attempt = start.post, asked.key, len(start.restarts)
     if plan.is_chain:
         key = jax.random.fold_in(key, _FRESH + attempt) if attempt else key
-        return run_chains(post, plan, key, settings, shown, goal, None, folder, asked.mesh)
+        done = run_chains(post, plan, key, settings, shown, goal, None, folder, asked.mesh)
+        return plan, settings, goal, done
     ended = None if folder is None else folder.ended()
     if ended is not None and isinstance(ended["done"], Run):
-        return ended["done"]
+        return plan, settings, goal, ended["done"]
     done = ENGINES[plan.engine](post, plan, key, settings, shown)
     if folder is not None:
         folder.end({"done": done})
-    return done
+    return plan, settings, goal, done
 
 
 def _with_restarts(done: Run, start: Start) -> Run:
@@ -316,7 +305,7 @@ def _rounds(asked: Asked) -> Draw:
         if done.status.kind == "interrupted":
             raise KeyboardInterrupt("interrupted while learning: nothing has been drawn yet.")
         if not done.status.ok:
-            raise UnstablePlanError(f"while learning, {done.status.message}")
+            raise errors.UnstablePlanError(f"while learning, {done.status.message}")
         return done.flat
 
     return draw

@@ -1,6 +1,6 @@
 """What the estimators share: fitting, fitted attributes, predictive draws."""
 
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,6 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ornstein._base import checks
-from ornstein._base.checks import shown
 from ornstein._base.errors import InputError
 from ornstein._base.types import Vector
 from ornstein.data import inputs
@@ -40,15 +39,6 @@ class BayesianGlm(BaseEstimator):  # type: ignore[misc]
     chains: int = 4
     draws: int = 1000
     random_state: Any = 0
-    coef_: Vector = field(init=False)
-    intercept_: Any = field(init=False)
-    prior_precision_: float | Vector = field(init=False)
-    draws_: Coefficients = field(init=False)
-    n_features_in_: int = field(init=False)
-    _result: Result = field(init=False)
-    _kept: Kept | None = field(init=False)
-    _seed: int = field(init=False)
-    _chains: int = field(init=False)
 
     @property
     def posterior_(self) -> Result:
@@ -170,7 +160,7 @@ def _key(random_state: Any) -> int:
     try:
         return int(check_random_state(random_state).randint(2**31 - 1))
     except ValueError:
+        found = checks.shown(random_state)
         raise InputError(
-            f"random_state must be a whole number, a RandomState or None, found "
-            f"{shown(random_state)}."
+            f"random_state must be a whole number, a RandomState or None, found {found}."
         ) from None

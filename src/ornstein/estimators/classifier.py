@@ -26,13 +26,10 @@ class BayesianLogisticClassifier(ClassifierMixin, BayesianGlm):  # type: ignore[
 
     Parameters
     ----------
-    prior_precision
-        Of the normal prior on the coefficients of standardised columns: ``"learn"``, a number, or
-        one for each column. The intercept's is 0.01.
     class_weight
         How much the rows of every class count: a mapping, ``"balanced"`` for classes that count
         alike, or None. It multiplies ``sample_weight``.
-    groups, fit_intercept, method, batch_size, chains, draws, random_state
+    prior_precision, groups, fit_intercept, method, batch_size, chains, draws, random_state
         As for :class:`BayesianLinearRegressor`.
 
     Attributes
@@ -60,7 +57,6 @@ class BayesianLogisticClassifier(ClassifierMixin, BayesianGlm):  # type: ignore[
     class_weight: Mapping[Any, float] | Literal["balanced"] | None = field(
         default=None, kw_only=True
     )
-    classes_: npt.NDArray[Any] = field(init=False)
 
     def fit(
         self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: npt.ArrayLike | None = None
@@ -114,23 +110,17 @@ class BayesianLogisticClassifier(ClassifierMixin, BayesianGlm):  # type: ignore[
                 "labels to weights."
             )
         table, labels = self._checked(X, y, reset=first)
-        known = np.unique(np.asarray(classes)) if classes is not None else self.classes_
-        if not first and not np.array_equal(known, self.classes_):
-            raise InputError(
-                f"classes changed from {shown(self.classes_.tolist())} to {shown(known.tolist())}."
-            )
-        if len(known) < 2:
-            raise InputError(
-                f"classes must hold two labels or more, found {shown(known.tolist())}."
-            )
-        strange = np.setdiff1d(labels, known)
+        expected = np.unique(np.asarray(classes)) if classes is not None else self.classes_
+        listed, strange = shown(expected.tolist()), np.setdiff1d(labels, expected)
+        if not first and not np.array_equal(expected, self.classes_):
+            raise InputError(f"classes changed from {shown(self.classes_.tolist())} to {listed}.")
+        if len(expected) < 2:
+            raise InputError(f"classes must hold two labels or more, found {listed}.")
         if len(strange):
-            raise InputError(
-                f"y has the label {shown(strange.tolist()[0])}, which is none of the classes "
-                f"{shown(known.tolist())}."
-            )
-        self.classes_ = known
-        target = np.searchsorted(known, labels)
+            label = shown(strange.tolist()[0])
+            raise InputError(f"y has the label {label}, which is none of the classes {listed}.")
+        self.classes_ = expected
+        target = np.searchsorted(expected, labels)
         return self._classify(table, target, self._weights(target, sample_weight), stream=True)
 
     def predict_proba(self, X: npt.ArrayLike) -> Vector:
@@ -163,14 +153,11 @@ class BayesianLogisticClassifier(ClassifierMixin, BayesianGlm):  # type: ignore[
         own = None if sample_weight is None else inputs.weights(sample_weight, len(target))
         if self.class_weight is None:
             return own
-        rows = np.ones(len(target)) if own is None else own
+        classes, rows = self.classes_, np.ones(len(target)) if own is None else own
         try:
             with np.errstate(divide="ignore"):  # of a class none of whose rows counts
                 by_class = compute_class_weight(
-                    self.class_weight,
-                    classes=self.classes_,
-                    y=self.classes_[target],
-                    sample_weight=rows,
+                    self.class_weight, classes=classes, y=classes[target], sample_weight=rows
                 )
         except (TypeError, ValueError) as error:
             raise InputError(f"class_weight={shown(self.class_weight)}: {error}") from None
@@ -183,8 +170,6 @@ class BayesianLogisticClassifier(ClassifierMixin, BayesianGlm):  # type: ignore[
         family: Family = Bernoulli() if count == 2 else Categorical(count)
         numbers = target.astype(float if count == 2 else np.int32)
         self._fit_rows(family, table, numbers, weights, stream)
-        coef, intercept = self.draws_.coef, self.draws_.intercept
-        if count == 2:
-            coef, intercept = coef[:, None], intercept[:, None]
-        self.coef_, self.intercept_ = coef.mean(axis=0), intercept.mean(axis=0)
+        self.coef_ = np.atleast_2d(self.draws_.coef.mean(axis=0))
+        self.intercept_ = np.atleast_1d(self.draws_.intercept.mean(axis=0))
         return self

@@ -62,7 +62,7 @@ class _BayesianRegressor(RegressorMixin, BayesianGlm):  # type: ignore[misc]
         """
         table = self._table(X)
         if self._family.quadratic:  # the optimum is the mean, without Monte-Carlo error
-            mean = table @ self.coef_ + self.intercept_
+            mean: Vector = table @ self.coef_ + self.intercept_
         else:
             mean = predictive.expectation(self.draws_, table)
         return (mean, predictive.spread(self.draws_, table)) if return_std else mean
@@ -75,25 +75,19 @@ class _BayesianRegressor(RegressorMixin, BayesianGlm):  # type: ignore[misc]
     def _regress(
         self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: Any, stream: bool
     ) -> Self:
+        first, fewest = not (stream and self._again()), 1 if stream else 2
         table, target = validate_data(
-            self,
-            X,
-            y,
-            dtype=np.float64,
-            y_numeric=True,
-            reset=not (stream and self._again()),
-            ensure_min_samples=1 if stream else 2,
+            self, X, y, dtype=float, y_numeric=True, reset=first, ensure_min_samples=fewest
         )
         target = np.asarray(target, float)
         if self.__sklearn_tags__().target_tags.positive_only and target.min() < 0:
+            least = f"{target.min():g}"
             raise InputError(
-                f"y must hold counts or rates, 0 or above, for a Poisson model; found "
-                f"{target.min():g}."
+                f"y must hold counts or rates, 0 or above, for a Poisson model; found {least}."
             )
         coef, intercept = self._fit_rows(self._family(), table, target, sample_weight, stream)
-        draws = self.draws_
         if not self._family.quadratic:  # else the optimum is the mean, without Monte-Carlo error
-            coef, intercept = draws.coef.mean(axis=0), draws.intercept
+            coef, intercept = self.draws_.coef.mean(axis=0), self.draws_.intercept
         self.coef_, self.intercept_ = coef, float(np.mean(intercept))
         return self
 
@@ -164,10 +158,7 @@ class BayesianPoissonRegressor(_BayesianRegressor):
 
     Parameters
     ----------
-    prior_precision
-        Of the normal prior on the coefficients of standardised columns: ``"learn"``, a number, or
-        one for each column. The intercept's is 0.01.
-    groups, fit_intercept, method, batch_size, chains, draws, random_state
+    prior_precision, groups, fit_intercept, method, batch_size, chains, draws, random_state
         As for :class:`BayesianLinearRegressor`.
 
     Attributes

@@ -38,8 +38,7 @@ class Units(NamedTuple):
 
     def encode(self, table: Vector) -> Vector:
         """The columns, standardised."""
-        encoded: Vector = (table - self.centre) / self.scale
-        return encoded
+        return np.asarray((table - self.centre) / self.scale)
 
     def encode_target(self, target: Vector) -> Vector:
         """The target, standardised."""
@@ -176,11 +175,7 @@ def _wrong(name: str, expected: str, found: Any) -> InputError:
 
 
 def _places(
-    where: str,
-    what: str,
-    levels: tuple[str | None, ...],
-    name: str,
-    series: "pd.Series[Any]",
+    where: str, what: str, levels: tuple[str | None, ...], name: str, series: "pd.Series[Any]"
 ) -> npt.NDArray[np.intp]:
     """Which of the levels every row has: that of None, or -1, where its value is missing."""
     found = columns.labels(name, series)
@@ -199,18 +194,10 @@ def _places(
 @codec.register
 @dataclass(frozen=True)
 class Encoding:
-    """How a table becomes rows of numbers: its columns, its target and the model they are for.
+    """How a table becomes rows of numbers: the columns in use, in its order, and the target.
 
-    Attributes
-    ----------
-    model
-        Its name, such as ``linear``; it always has an intercept.
-    missing
-        What is done with missing values: ``refuse``, ``drop`` or ``impute``.
-    columns
-        The columns in use, in the table's order.
-    target
-        The column to predict.
+    ``model`` is the name of the model they are for, such as ``linear``, which has an intercept;
+    ``missing`` is what is done with missing values: ``refuse``, ``drop`` or ``impute``.
     """
 
     model: str
@@ -222,6 +209,7 @@ class Encoding:
         """Refuse columns and targets that do not suit the model, or one another."""
         model, target = self.model, self.target
         kind = FAMILIES[checks.choice("model", model, MODELS)]
+        most = kind.most_classes
         checks.choice("missing", self.missing, MISSING)
         names = [*(column.name for column in self.columns), target.name]
         if len(set(names)) < len(names) or not self.columns:
@@ -229,9 +217,8 @@ class Encoding:
         units, classes = (target.centre, target.scale), target.classes or ()
         if not kind.scaled and units != (0.0, 1.0):
             raise _wrong("target's centre and scale", f"0 and 1 for a {model} model", units)
-        if not kind.most_classes and target.classes is not None:
+        if not most and target.classes is not None:
             raise _wrong("target's classes", f"None for a {model} model", classes)
-        most = kind.most_classes
         if most and (not 2 <= len(classes) <= most or len(set(classes)) < len(classes)):
             many = "two" if most == 2 else f"2 to {most}"
             raise _wrong("target's classes", f"{many} distinct texts", target.classes)
@@ -257,9 +244,7 @@ class Encoding:
     @property
     def text_columns(self) -> tuple[str, ...]:
         """Columns with labels, to be read as text."""
-        return tuple(
-            column.name for column in self.columns if isinstance(column, CategoricalColumn)
-        )
+        return tuple(one.name for one in self.columns if isinstance(one, CategoricalColumn))
 
     def encode(self, frame: pd.DataFrame) -> Floats:
         """Columns of ``X``, float64, one row for every row of a table.

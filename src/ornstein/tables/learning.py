@@ -30,16 +30,9 @@ _DIGITS_AND_COMMAS = re.compile(r"[+-]?\d[\d.,]*")
 
 
 class EncodedTable(NamedTuple):
-    """A table as numbers, and how it became that.
+    """A table as numbers: the encoding that made them, and the rows in use, standardised.
 
-    Attributes
-    ----------
-    encoding
-        How the table's columns became numbers.
-    X, y
-        The rows in use, standardised.
-    notes
-        What was left out, filled in or assumed, a sentence each.
+    ``notes`` say what was left out, filled in or assumed, a sentence each.
     """
 
     encoding: Encoding

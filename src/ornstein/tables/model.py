@@ -45,18 +45,10 @@ class TableRecord(Record):
 
 @dataclass(frozen=True)
 class TableModel:
-    """A model of a table.
+    """A model of a table: its encoding, and draws of the coefficients in standardised units.
 
-    Attributes
-    ----------
-    encoding
-        How a table becomes rows of numbers.
-    draws
-        Of the coefficients, in standardised units.
-    run
-        What was run; None for a model that was loaded from a folder.
-    remarks
-        What to tell the user: what was left out, assumed and learned, a sentence each.
+    ``run`` is None for a model that was loaded from a folder. ``remarks`` say what was left out,
+    assumed and learned, a sentence each.
     """
 
     encoding: Encoding

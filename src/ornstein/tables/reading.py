@@ -178,18 +178,13 @@ def _parse(path: Path, content: bytes, separator: str, names: list[str]) -> Any:
 def _refuse_undecodable(path: Path, content: bytes) -> None:
     """Raise for what is not UTF-8, before Arrow meets it in a row that it would report."""
     try:
-        pa.scalar(content, pa.large_binary()).cast(pa.large_string())
-    except pa.ArrowInvalid:
-        pass
-    else:
-        return
-    for number, line in enumerate(content.splitlines(), start=1):
-        try:
-            line.decode()
-        except UnicodeDecodeError as error:
-            raise InputError(
-                f"{path}: line {number} is not text in UTF-8: {shown(line)}. Save it as UTF-8."
-            ) from error
+        content.decode()
+    except UnicodeDecodeError as error:
+        number = len(content[: error.start + 1].splitlines())
+        line = content.splitlines()[number - 1]
+        raise InputError(
+            f"{path}: line {number} is not text in UTF-8: {shown(line)}. Save it as UTF-8."
+        ) from error
 
 
 def _refuse_open_quote(path: Path, content: bytes, table: Any) -> None:
