@@ -28,18 +28,17 @@ _KINDS: dict[str, type[Estimator]] = {
     for kind in (BayesianLinearRegressor, BayesianLogisticClassifier, BayesianPoissonRegressor)
 }
 _ABOUT, _STREAM = "estimator.json", "stream.orn"
-_DTYPES = {"b": np.bool_, "i": np.int64, "u": np.int64, "f": np.float64, "U": np.str_}
 
 
 @codec.register
 @dataclass(frozen=True, kw_only=True)
 class EstimatorRecord(Record):
-    """A fitted estimator but for its draws and its stream; classes with the kind of their dtype."""
+    """A fitted estimator but for its draws and its stream."""
 
     estimator: str
     parameters: dict[str, Any]
     names: tuple[str, ...] | None
-    classes: tuple[str, list[Any]] | None
+    classes: list[Any] | None
     coef: Vector
     intercept: Vector
     prior_precision: Vector
@@ -59,25 +58,20 @@ class EstimatorRecord(Record):
             raise InputError("intercept does not fit coef.")
         if self.names is not None and len(self.names) != columns:
             raise InputError(f"names must be {columns}, found {shown(self.names)}.")
-        count = len(np.unique(self.labels))
+        labels = self.classes or []
+        count = len(np.unique(labels))
         expected = (
             [1 if count == 2 else count] if issubclass(kind, BayesianLogisticClassifier) else []
         )
-        if outputs != expected or count != len(self.labels) or 0 in outputs:
+        if outputs != expected or count != len(labels) or 0 in outputs:
             raise InputError(f"classes do not fit coef: {shown(self.classes)}.")
-
-    @property
-    def labels(self) -> npt.NDArray[Any]:
-        """Of a classifier's classes, in their dtype."""
-        kind, labels = self.classes or ("f", [])
-        return np.asarray(labels, _DTYPES[kind])
 
     @property
     def model(self) -> str:
         """The name of its model."""
         kind = _KINDS[self.estimator]
         if issubclass(kind, BayesianLogisticClassifier):
-            return "logistic" if len(self.labels) == 2 else "softmax"
+            return "logistic" if len(self.classes or ()) == 2 else "softmax"
         return kind._family.name
 
 
@@ -121,15 +115,13 @@ def _parameters(estimator: Any) -> dict[str, Any]:
     return found
 
 
-def _classes(labels: npt.NDArray[Any] | None) -> tuple[str, list[Any]] | None:
-    if labels is None:
-        return None
-    kind, found = "U" if labels.dtype.kind in "OT" else labels.dtype.kind, labels.tolist()
-    if kind not in _DTYPES or (kind == "U" and not all(isinstance(name, str) for name in found)):
+def _classes(labels: npt.NDArray[Any] | None) -> list[Any] | None:
+    found: list[Any] | None = None if labels is None else labels.tolist()
+    if found and {type(label) for label in found} not in ({bool}, {int}, {float}, {str}):
         raise InputError(
-            f"classes_ of type {labels.dtype} cannot be kept in a folder: use numbers or text."
+            f"classes_={shown(found)} cannot be kept in a folder: use numbers or text."
         )
-    return kind, found
+    return found
 
 
 def _write_draws(path: Path, draws: Coefficients, names: Any, chains: int) -> None:
@@ -168,7 +160,7 @@ def load(folder: str | Path) -> Estimator:
     if record.names is not None:
         estimator.feature_names_in_ = np.asarray(record.names, object)
     if record.classes is not None:
-        estimator.classes_ = record.labels
+        estimator.classes_ = np.asarray(record.classes)
     estimator.intercept_, estimator.prior_precision_ = record.intercept, record.prior_precision
     shape = record.coef.shape if record.model == "softmax" else record.coef.shape[-1:]
     coef, intercept = read_draws(place / DRAWS, shape)

@@ -1,6 +1,6 @@
 """What a column contains: numbers or labels. Anything else is refused by name."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -38,11 +38,6 @@ class Labels:
 
     levels: tuple[str, ...]
     codes: npt.NDArray[np.intp]
-
-    def count(self, levels: Iterable[str]) -> int:
-        """Number of rows with one of these levels."""
-        chosen = [i for i, level in enumerate(self.levels) if level in set(levels)]
-        return int(np.isin(self.codes, chosen).sum())
 
 
 def named(frame: Any) -> pd.DataFrame:

@@ -182,8 +182,9 @@ def _places(
     unknown = [level for level in found.levels if level not in levels]
     if unknown:
         learned = names_of(level for level in levels if level is not None)
+        count = np.isin(found.codes, [found.levels.index(level) for level in unknown]).sum()
         raise InputError(
-            f"{where} has {found.count(unknown):,} rows {what} that were not learned: "
+            f"{where} has {count:,} rows {what} that were not learned: "
             f"{names_of(unknown)}. Known are {learned}."
         )
     absent = levels.index(None) if None in levels else -1

@@ -83,9 +83,6 @@ def learn(
     return EncodedTable(encoding, X, y, (*guess, *notes, *more, *_references(used)))
 
 
-# The target -------------------------------------------------------------------------------------
-
-
 def guess_model(frame: pd.DataFrame, target: str) -> tuple[str, str]:
     """Guess a model from the target alone, and say why in one sentence.
 
@@ -135,9 +132,6 @@ def _references(used: tuple[NumericColumn | CategoricalColumn, ...]) -> list[str
     return [f"Levels are compared: those of {few(parts)}."] if parts else []
 
 
-# Missing values ---------------------------------------------------------------------------------
-
-
 def _resolve_missing(
     frame: pd.DataFrame, target: str, missing: str
 ) -> tuple[pd.DataFrame, list[str]]:
@@ -173,9 +167,6 @@ def _resolve_missing(
         "Missing values made a level of their own: " + listing(levels): levels,
     }
     return frame, [f"{note}." for note, concerned in notes.items() if concerned]
-
-
-# Columns ----------------------------------------------------------------------------------------
 
 
 def _learn_columns(

@@ -146,10 +146,7 @@ class TableModel:
         )
 
     def save(
-        self,
-        folder: str | Path,
-        extra: Mapping[str, Writer] | None = None,
-        overwrite: bool = False,
+        self, folder: str | Path, extra: Mapping[str, Writer] | None = None, overwrite: bool = False
     ) -> Path:
         """Save the run to a folder, written whole or not at all; ``extra`` files go with it."""
         record = TableRecord(

@@ -88,9 +88,6 @@ def known_suffix(path: Path) -> str:
     return max((end for end in SUFFIXES if path.name.lower().endswith(end)), key=len, default="")
 
 
-# Text -------------------------------------------------------------------------------------------
-
-
 def _read_text(
     path: Path, content: bytes, separator: str | None, text: Collection[str]
 ) -> pd.DataFrame:
@@ -201,9 +198,6 @@ def _without_missing_words(column: Any) -> Any:
     words = pa.array(MISSING_WORDS, pa.string())
     missing = pc.is_in(pc.utf8_trim_whitespace(column), value_set=words)
     return pc.if_else(missing, pa.scalar(None, pa.string()), column)
-
-
-# Parquet ----------------------------------------------------------------------------------------
 
 
 def _read_parquet(path: Path) -> pd.DataFrame:
