@@ -42,15 +42,11 @@ def reproduce(
     draws: Annotated[int, typer.Option(min=100, help="Draws per chain; there are four.")] = 2500,
     methods: Annotated[
         list[str] | None,
-        typer.Option(
-            "--method", help="Row of table1 to compute; may be repeated; all if not given."
-        ),
+        typer.Option("--method", help="Row of table1; repeatable; all if not given."),
     ] = None,
     data: Annotated[
         list[str] | None,
-        typer.Option(
-            "--data", help="Data set of table1 or figure3; may be repeated; all if not given."
-        ),
+        typer.Option("--data", help="Data set of table1 or figure3; repeatable; all if not given."),
     ] = None,
     quiet: Quiet = False,
 ) -> None:

@@ -8,7 +8,7 @@ an effect does not depend on how rare its level is.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -139,6 +139,9 @@ class CategoricalColumn:
         return np.where(place[:, None] < 0, 0.0, indicator - np.array(self.centres))
 
 
+Column: TypeAlias = NumericColumn | CategoricalColumn
+
+
 @codec.register
 @dataclass(frozen=True)
 class Target:
@@ -203,7 +206,7 @@ class Encoding:
 
     model: str
     missing: str
-    columns: tuple[NumericColumn | CategoricalColumn, ...]
+    columns: tuple[Column, ...]
     target: Target
 
     def __post_init__(self) -> None:

@@ -16,6 +16,7 @@ from ornstein.tables.columns import Floats, Labels, listing
 from ornstein.tables.encoding import (
     MISSING,
     CategoricalColumn,
+    Column,
     Encoding,
     NumericColumn,
     Target,
@@ -123,7 +124,7 @@ def _learn_target(model: str, column: TargetColumn) -> Target:
     return Target(column.name)
 
 
-def _references(used: tuple[NumericColumn | CategoricalColumn, ...]) -> list[str]:
+def _references(used: tuple[Column, ...]) -> list[str]:
     parts = [
         f"{shown(column.name)} with {shown(column.levels[0])}"
         for column in used
@@ -169,12 +170,9 @@ def _resolve_missing(
     return frame, [f"{note}." for note, concerned in notes.items() if concerned]
 
 
-def _learn_columns(
-    frame: pd.DataFrame,
-) -> tuple[tuple[NumericColumn | CategoricalColumn, ...], list[str]]:
-    learned: list[NumericColumn | CategoricalColumn] = []
-    constant: list[str] = []
-    notes: list[str] = []
+def _learn_columns(frame: pd.DataFrame) -> tuple[tuple[Column, ...], list[str]]:
+    learned: list[Column] = []
+    constant, notes = list[str](), list[str]()
     first_of: dict[bytes, str] = {}
     for name in frame.columns:
         series = frame[name]
