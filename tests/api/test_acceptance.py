@@ -36,7 +36,7 @@ def run(
 def test_X9_control_variates_on_real_rows(
     dataset: Load, name: str, bound: float, raw: bool
 ) -> None:
-    """A few steps a draw and some tens of rows a step, where plain gradients take a pass."""
+    """A few steps a draw and a few dozen rows a step, where plain gradients take a pass."""
     post = posterior(dataset(name), raw)
     result = run(post, None, "float32", control_variates=True)
     assert result.plan.batch_size * result.plan.relaxation_steps < 200

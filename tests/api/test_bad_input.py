@@ -268,13 +268,13 @@ COLUMNS: dict[str, tuple[Floats, bool, str]] = {
 
 
 @pytest.mark.parametrize("kind", COLUMNS)
-def test_columns_the_data_knows_nothing_of(kind: str) -> None:
+def test_columns_the_data_do_not_constrain(kind: str) -> None:
     table, intercept, named = COLUMNS[kind]
     result = quick(models.linear(table, Y, intercept=intercept, feature_names=THREE))
     assert result.plan.predicted_kl < 1e-6
     assert str(result.diagnose())
     (warning,) = result.plan.warnings
-    assert re.search(rf"prior knows more than the data of .*({named})", warning)
+    assert re.search(rf"prior dominates the data for .*({named})", warning)
 
 
 @pytest.mark.parametrize("kind", COLUMNS)

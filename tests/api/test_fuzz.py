@@ -142,7 +142,7 @@ def check_damaged_table(home: Home, case: Any) -> None:
 
 
 def check_encoding(home: Home, case: Any) -> None:
-    good = json.loads((home.fitted / "table.json").read_text())["encoding"]
+    good = json.loads(TableModel.load(home.fitted).encoding.to_json())
     text = json.dumps(operated(good, case))
     with suppress(orn.InputError):
         encoding = tables.Encoding.from_json(text)

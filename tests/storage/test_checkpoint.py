@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import ornstein as orn
-from ornstein.api import fingerprints
+from ornstein.api import resuming
 from ornstein.linalg.along import AlongBasis, AlongDual
 from ornstein.storage import records
 from support.checkpoints_kept import contents, resumed
@@ -281,7 +281,7 @@ def test_folders_of_something_else_are_left_alone(tmp_path: Path) -> None:
 def test_versions_that_differ_are_told(
     ended: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    here = fingerprints.versions() | {name: "9"}
-    monkeypatch.setattr(fingerprints, "versions", lambda: here)
+    here = resuming._versions() | {name: "9"}
+    monkeypatch.setattr(resuming, "_versions", lambda: here)
     with pytest.warns(orn.CheckpointWarning, match=f"begun elsewhere: {name} was .* now '9'"):
         orn.sample(orn.models.linear(X, Y), checkpoint=ended, **GIVEN)

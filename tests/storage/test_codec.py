@@ -114,7 +114,7 @@ def test_no_two_classes_of_one_name() -> None:
 
 def test_every_registered_class_knows_the_types_of_its_fields() -> None:
     import_module("ornstein.estimators")
-    import_module("ornstein.tables.record")
+    import_module("ornstein.tables.encoding")
     assert {"Plan", "Start", "Encoding", "Kept"} <= set(codec._TYPES)
     for kind in codec._TYPES.values():
         assert set(codec._names(kind)) <= set(get_type_hints(kind)), kind

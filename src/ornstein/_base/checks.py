@@ -37,9 +37,13 @@ def shown(value: Any) -> str:
 
 def names_of(names: Iterable[Any]) -> str:
     """Names, the first five."""
-    every = [shown(name) for name in names]
-    more = f" and {len(every) - 5:,} more" if len(every) > 5 else ""
-    return ", ".join(every[:5]) + more
+    return few([shown(name) for name in names])
+
+
+def few(texts: list[str], most: int = 5, joint: str = ", ") -> str:
+    """The first of some texts, and how many more there are."""
+    more = f" and {len(texts) - most:,} more" if len(texts) > most else ""
+    return joint.join(texts[:most]) + more
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:

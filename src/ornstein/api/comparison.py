@@ -153,31 +153,31 @@ def run_one(
     except OrnsteinError as error:
         seconds = perf_counter() - began
         return Entry(name, plan.predicted_kl, note=str(error), seconds=seconds), None
-    made = result.flat.shape[0] * result.flat.shape[1]
-    enough = made > 2 * plan.dim
-    kl = measured_kl(result.flat, target.center, target.cov).value
-    spread = kl_error(result.flat, target.center, target.cov)
+    chains, kept, _ = result.flat.shape
+    enough = chains * kept > 2 * plan.dim
+
+    def told(value: float) -> float | None:
+        return float(value) if enough and math.isfinite(value) else None
+
     own, own_floor = measured_kl(result.flat, plan.center, as_matrix(result.plan.predicted_cov))
-    ess = min_ess(result.flat) if result.flat.shape[1] >= 8 else float("nan")
-    rate = ess / result.seconds if result.seconds > 0 else float("nan")
-    visited = plan.num_data if plan.engine == "nuts" else plan.batch_size
-    per_chain = 1 if plan.engine == "bbvi" else result.flat.shape[0]
+    ess = min_ess(result.flat) if kept >= 8 else math.nan
+    rate = ess / result.seconds if result.seconds > 0 else math.nan
+    visited = {"nuts": plan.num_data, "laplace": 0}.get(plan.engine, plan.batch_size)
+    per_chain = 1 if plan.engine == "bbvi" else chains
     entry = Entry(
         method=name,
         predicted_kl=result.plan.predicted_kl,
-        measured_kl=_finite(kl) if enough else None,
-        mc_error=_finite(spread) if enough else None,
-        divergence_from_prediction=_finite(own) if enough else None,
-        prediction_floor=_finite(own_floor) if enough else None,
-        draws=made,
-        chains=result.flat.shape[0],
+        measured_kl=told(measured_kl(result.flat, target.center, target.cov).value),
+        mc_error=told(kl_error(result.flat, target.center, target.cov)),
+        divergence_from_prediction=told(own),
+        prediction_floor=told(own_floor),
+        draws=chains * kept,
+        chains=chains,
         steps=result.steps,
         seconds=planning + result.seconds,
         planning_seconds=planning,
-        ess_per_second=_finite(rate),
-        gradient_evaluations=0
-        if plan.engine == "laplace"
-        else int(per_chain * result.steps * visited),
+        ess_per_second=rate if math.isfinite(rate) else None,
+        gradient_evaluations=int(per_chain * result.steps * visited),
         note=note if result.status.ok else result.status.message,
     )
     return entry, result
@@ -189,10 +189,8 @@ def affordable(plan: Plan, draws: int, chains: int) -> tuple[dict[str, Any], str
         return {"draws": draws, "chains": chains}, ""
     row = max(1.0, plan.dim / 10)  # a row's cost, in those of ten columns
     most = _MOST_ROWS / (chains * plan.thin * plan.batch_size * row)
-    if most >= draws:
-        return {"draws": draws, "chains": chains}, ""
-    if most >= _FEWEST_DRAWS:
-        return {"draws": int(most), "chains": chains}, ""
+    if most >= min(draws, _FEWEST_DRAWS):
+        return {"draws": min(draws, int(most)), "chains": chains}, ""
     short = _MOST_ROWS / (2 * _MANY_CHAINS * plan.batch_size * row)
     steps = max(plan.rule.min_thin, 100, min(_SHORT_RUN, int(short)))
     rates = modes(plan.gain.dense(plan.dim), plan.geometry.hessian.dense(plan.dim)).rates
@@ -203,14 +201,5 @@ def affordable(plan: Plan, draws: int, chains: int) -> tuple[dict[str, Any], str
         f"started from the predicted covariance made {steps:,} steps each, in which "
         f"{relaxed} of {plan.dim} directions forget their start"
     )
-    return {
-        "draws": 1,
-        "chains": _MANY_CHAINS,
-        "thin": steps,
-        "warmup": 0,
-        "dispersion": 1.0,
-    }, note
-
-
-def _finite(value: float) -> float | None:
-    return float(value) if math.isfinite(value) else None
+    stationary = {"warmup": 0, "dispersion": 1.0}
+    return {"draws": 1, "chains": _MANY_CHAINS, "thin": steps, **stationary}, note

@@ -84,14 +84,8 @@ def learn(
     >>> found.result
     Result(chains=4, draws=100, parameters=8)
     """
-    given = {
-        "start": start,
-        "tolerance": tolerance,
-        "moments": moments,
-        "ascent": ascent,
-        "rounds": rounds,
-        "max_plans": max_plans,
-    }
+    given = {"start": start, "tolerance": tolerance, "moments": moments, "ascent": ascent}
+    given |= {"rounds": rounds, "max_plans": max_plans}
     result = sample(post, key=key, learn_hyper=given, **options)
     learning = result.learning
     assert learning is not None

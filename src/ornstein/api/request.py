@@ -2,12 +2,14 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
+
+from jax.sharding import Mesh
 
 from ornstein._base import checks
 from ornstein._base.errors import InputError
-from ornstein._base.types import Vector
+from ornstein._base.types import Array, Vector
 from ornstein.api.resuming import Start
 from ornstein.linalg.operators import as_matrix
 from ornstein.models.posterior import Posterior
@@ -36,10 +38,14 @@ class Asked:
     target_kl_error: float | None
     on_divergence: str
     chunk: int | None
+    key: Array
+    progress: bool | None
+    mesh: Mesh | None
 
     def decisive(self) -> dict[str, Any]:
-        """What draws depend on."""
-        return {name: value for name, value in asdict(self).items() if name != "chunk"}
+        """What draws depend on, but for the key."""
+        others = ("chunk", "key", "progress", "mesh")
+        return {name: value for name, value in vars(self).items() if name not in others}
 
     def settled(self, start: Start) -> tuple[Plan, Settings, Goal | None]:
         """The plan as it will be run, how, and when to stop."""
@@ -54,13 +60,12 @@ class Asked:
                 raise InputError("draws='auto' is for chains with a constant step; give a number.")
             goal, draws = _goal(plan, self.chains, self.target_ess, self.target_kl_error)
         thin = plan.thin if self.thin is None else self.thin
+        warmup = plan.warmup if self.warmup is None else self.warmup
         settings = Settings(
             chains=self.chains,
             draws=plan.draws if draws is None else checks.whole("draws", draws),
             thin=checks.whole("thin", thin, high=2**30, why=_LONG),
-            warmup=(
-                plan.warmup if self.warmup is None else checks.whole("warmup", self.warmup, low=0)
-            ),
+            warmup=checks.whole("warmup", warmup, low=0),
             dispersion=start.dispersion,
             dtype=self.dtype,
             chunk=self.chunk,
@@ -71,9 +76,8 @@ class Asked:
         """How to start again after a divergence; None where not wanted, or of no help."""
         if status.kind != "diverged" or self.on_divergence == "stop" or not start.plan.is_chain:
             return None
-        found = None
-        if len(start.restarts) < MOST:
-            found = easier(start.post, start.plan, settings, status)
+        more = len(start.restarts) < MOST
+        found = easier(start.post, start.plan, settings, status) if more else None
         if found is None:
             return None
         story = (*start.restarts, (found.how, status.step or 0))
@@ -127,8 +131,8 @@ def over_mesh(
     return {**plan_options, "batches": "independent"}
 
 
-def known(post: Posterior, plan: Plan | None, plan_options: Mapping[str, Any]) -> Posterior:
-    """The posterior, its parameters' shapes known if anything says them."""
+def with_shapes(post: Posterior, plan: Plan | None, plan_options: Mapping[str, Any]) -> Posterior:
+    """The posterior, with its parameters' shapes if anything says them."""
     if not isinstance(post, Posterior):
         raise InputError(f"post must be an ornstein Posterior, found {type(post).__name__}.")
     if post.known:

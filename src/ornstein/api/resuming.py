@@ -1,5 +1,6 @@
 """What a checkpointed run began with: kept once, and compared when the run resumes."""
 
+import platform
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
@@ -7,20 +8,25 @@ from typing import Any, NamedTuple
 
 import jax
 import numpy as np
+import numpy.typing as npt
 
-from ornstein._base.checks import shown
+from ornstein._base import multihost
+from ornstein._base.checks import few, shown
 from ornstein._base.errors import CheckpointError, CheckpointWarning, InputError
-from ornstein._base.types import Array, Vector
-from ornstein.api import fingerprints
+from ornstein._base.types import Array, PyTree, Vector
+from ornstein.curvature.row_sums import joint_losses
+from ornstein.data.on_disk import RowsOnDisk, ahead
 from ornstein.hyper import Learning
 from ornstein.models.posterior import Posterior
 from ornstein.planning.plans import Plan
-from ornstein.sampling.restarts import MOST
 from ornstein.storage import records
 from ornstein.storage.checkpoint import Checkpoint
 from ornstein.storage.codec import encode, register
 
 _ROUNDING = 1e-6  # relative: a plan made again, or a loss, on another machine
+_DRAWS = "4"  # raised where a key gives other draws than before
+_PIECE_ROWS = 2**18  # read at once
+_FIRST = 4  # rows whose losses tell models apart
 
 
 class Start(NamedTuple):
@@ -32,11 +38,6 @@ class Start(NamedTuple):
     dispersion: float
     restarts: tuple[tuple[str, int], ...] = ()
 
-    @property
-    def news(self) -> str:
-        """What the newest restart changed."""
-        return f"Restarting, {len(self.restarts)} of {MOST} at most: {self.restarts[-1][0]}."
-
 
 register(Start, given=("post",))
 
@@ -44,7 +45,7 @@ register(Start, given=("post",))
 def as_arguments(key: Array, given: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments that decide about the draws, for a file."""
     words = np.asarray(jax.random.key_data(key)).reshape(-1).tolist()
-    return {"key": words, **fingerprints.leaves(dict(given))}
+    return {"key": words, **_leaves(dict(given))}
 
 
 def keep(folder: Checkpoint, given: Posterior, arguments: Mapping[str, Any], start: Start) -> Start:
@@ -53,8 +54,8 @@ def keep(folder: Checkpoint, given: Posterior, arguments: Mapping[str, Any], sta
     record = {
         "arguments": arguments,
         "data": _data(given),
-        "versions": fingerprints.versions(),
-        "losses": fingerprints.first_losses(start.post, start.plan.center),
+        "versions": _versions(),
+        "losses": _first_losses(start.post, start.plan.center),
         "start": start._replace(learning=learning),
     }
     try:
@@ -78,50 +79,40 @@ def begun(
     CheckpointError
         If that cannot be read.
     """
-    record = folder.begun()
+    record, place = folder.begun(), folder.folder
     if record is None:
         return None
     try:
-        return _begun(folder, given, arguments, plan, record)
+        start = record["start"]
+        if not isinstance(start, Start):
+            raise TypeError(f"no start of a run: {shown(start)}")
+        _refuse(place, "other arguments", records.differences(record["arguments"], dict(arguments)))
+        _refuse(place, "other data", records.differences(record["data"], _data(given)))
+        if plan is not None and not start.restarts:
+            kept, now = (encode(one, array=lambda array: array) for one in (start.plan, plan))
+            if records.differences(kept, now, _ROUNDING):
+                _refuse(place, "another plan", [f"it was {start.plan!r}, now {plan!r}"])
+        post, kept_plan, learning = given, _for(given, start.plan), None
+        if start.learning is not None:
+            learning = start.learning.from_record(post.learnable.layout)
+            post = post.with_hyper(learning.values, post.layout.unravel(kept_plan.center))
+        was, losses = record["losses"], _first_losses(post, kept_plan.center)
+        if records.differences(was, losses, _ROUNDING):
+            lines = [f"losses of its first rows were {_shown(was)}, now {_shown(losses)}"]
+            _refuse(place, "another model", lines)
+        others = records.differences(record["versions"], _versions())
     except (TypeError, KeyError, ValueError, AttributeError, IndexError) as error:
         if isinstance(error, InputError):
             raise
         raise CheckpointError(
-            f"run-{folder.attempt}.orn in {folder.folder} is damaged ({shown(str(error))})."
+            f"run-{folder.attempt}.orn in {place} is damaged ({shown(str(error))})."
         ) from error
-
-
-def _begun(
-    folder: Checkpoint,
-    given: Posterior,
-    arguments: Mapping[str, Any],
-    plan: Plan | None,
-    record: Mapping[str, Any],
-) -> Start:
-    place, start = folder.folder, record["start"]
-    if not isinstance(start, Start):
-        raise TypeError(f"no start of a run: {shown(start)}")
-    _refuse(place, "other arguments", records.differences(record["arguments"], dict(arguments)))
-    _refuse(place, "other data", records.differences(record["data"], _data(given)))
-    if plan is not None and not start.restarts:
-        kept, now = (encode(one, array=lambda array: array) for one in (start.plan, plan))
-        if records.differences(kept, now, _ROUNDING):
-            _refuse(place, "another plan", [f"it was {start.plan!r}, now {plan!r}"])
-    post, kept_plan, learning = given, _for(given, start.plan), None
-    if start.learning is not None:
-        learning = start.learning.from_record(post.learnable.layout)
-        post = post.with_hyper(learning.values, post.layout.unravel(kept_plan.center))
-    losses = fingerprints.first_losses(post, kept_plan.center)
-    if records.differences(record["losses"], losses, _ROUNDING):
-        lines = [f"losses of its first rows were {_shown(record['losses'])}, now {_shown(losses)}"]
-        _refuse(place, "another model", lines)
-    others = records.differences(record["versions"], fingerprints.versions())
     if others:
         warnings.warn(
             f"{place} was begun elsewhere: {'; '.join(others)}. The draws are as good, but may "
             "differ from those of an uninterrupted run in the last bits.",
             CheckpointWarning,
-            stacklevel=5,
+            stacklevel=3,
         )
     return start._replace(post=post, plan=kept_plan, learning=learning)
 
@@ -132,17 +123,72 @@ def _for(post: Posterior, plan: Plan) -> Plan:
 
 
 def _data(post: Posterior) -> dict[str, Any]:
-    return fingerprints.leaves({"data": post.data, "fixed": post.hyper})
+    return _leaves({"data": post.data, "fixed": post.hyper})
 
 
 def _refuse(place: Any, what: str, lines: list[str]) -> None:
     if lines:
-        more = f" and {len(lines) - 3} more" if len(lines) > 3 else ""
         raise InputError(
-            f"checkpoint: {place} holds a run with {what}: {'; '.join(lines[:3])}{more}. Give what "
-            "it began with, or name another folder."
+            f"checkpoint: {place} holds a run with {what}: {few(lines, 3, '; ')}. Give what it "
+            "began with, or name another folder."
         )
 
 
 def _shown(values: Vector) -> str:
     return ", ".join(f"{value:.8g}" for value in values)
+
+
+# Fingerprints: what a run was given, in a form that can be kept and compared ---------------------
+
+
+def _leaves(tree: PyTree) -> dict[str, Any]:
+    """A tree's leaves by their place: arrays by a digest, numbers and texts as they are."""
+    found = jax.tree_util.tree_leaves_with_path(tree, is_leaf=lambda leaf: leaf is None)
+    return {
+        jax.tree_util.keystr(path, simple=True, separator="."): _leaf(leaf) for path, leaf in found
+    }
+
+
+def _leaf(value: Any) -> Any:
+    if isinstance(value, np.ndarray | jax.Array | RowsOnDisk):
+        content = (
+            _digest_on_disk(value)
+            if isinstance(value, RowsOnDisk)
+            else records.digest(_bytes(np.asarray(value)))
+        )
+        return {"shape": list(value.shape), "dtype": value.dtype.str, "digest": content}
+    if isinstance(value, np.generic):
+        return value.item()
+    plain = value is None or isinstance(value, bool | int | float | str)
+    return value if plain else type(value).__qualname__
+
+
+def _digest_on_disk(value: RowsOnDisk) -> str:
+    """A checksum of the checksums of pieces, which the processes of a run share."""
+    starts = range(0, len(value), _PIECE_ROWS)
+    mine = (starts[i] for i in multihost.share(len(starts)))
+    pieces = ahead(value[start : start + _PIECE_ROWS] for start in mine)
+    digests = "".join(records.digest(_bytes(piece)) for piece in pieces)
+    return records.digest(*multihost.gathered(digests.encode()))
+
+
+def _bytes(array: npt.NDArray[Any]) -> bytes | memoryview:
+    if array.dtype.hasobject:
+        return repr(array.tolist()).encode()
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+
+
+def _first_losses(post: Posterior, theta: Vector) -> Vector:
+    """The joint loss of a few rows at two points: differs where the model does."""
+    few = post.with_rows(np.arange(min(_FIRST, post.num_data)))
+    return joint_losses(few, np.stack([theta, 0.5 * theta + 0.1]))
+
+
+def _versions() -> dict[str, str]:
+    """What rounding may depend on, and which draws a key gives."""
+    return {
+        "draws": _DRAWS,
+        "jax": jax.__version__,
+        "numpy": np.__version__,
+        "machine": platform.machine(),
+    }

@@ -11,17 +11,11 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from ornstein._base import checks
-from ornstein._base.errors import (
-    DivergenceWarning,
-    InputError,
-    InterruptWarning,
-    TargetWarning,
-    UnstablePlanError,
-)
+from ornstein._base import checks, errors
+from ornstein._base.errors import InputError
 from ornstein._base.progress import bar
-from ornstein._base.types import Array, Key, Vector
-from ornstein.api.request import Asked, as_run, known, over_mesh
+from ornstein._base.types import Key, Vector
+from ornstein.api.request import Asked, as_run, over_mesh, with_shapes
 from ornstein.api.resuming import Start, as_arguments, begun, keep
 from ornstein.hyper import Draw, LearningOptions, ascend
 from ornstein.models.posterior import Posterior
@@ -30,6 +24,7 @@ from ornstein.planning.planner import plan as make_plan
 from ornstein.planning.plans import Plan
 from ornstein.results.result import Result
 from ornstein.sampling.engines import ENGINES
+from ornstein.sampling.restarts import MOST
 from ornstein.sampling.run import run_chains
 from ornstein.sampling.settings import Goal, OpenProgress, Run, Settings, check_dtype
 from ornstein.storage.checkpoint import Checkpoint, opened
@@ -137,7 +132,7 @@ def sample(
     >>> result.draws["coef"].shape
     (4, 50, 1)
     """
-    post = known(post, plan, plan_options)
+    post = with_shapes(post, plan, plan_options)
     if mesh is not None:
         plan_options = over_mesh(post, plan, plan_options)
     asked = Asked(
@@ -151,28 +146,31 @@ def sample(
         target_kl_error=target_kl_error,
         on_divergence=checks.choice("on_divergence", on_divergence, ("stop", "restart")),
         chunk=None if chunk is None else checks.whole("chunk", chunk),
+        key=checks.random_key(key),
+        progress=progress,
+        mesh=mesh,
     )
     _refuse_mixture(plan, plan_options, learn_hyper)
-    key = checks.random_key(key)
     with opened(checkpoint, checkpoint_every) as folder:
         start, arguments = None, {}
         if folder is not None:
             options = dict(learn_hyper) if isinstance(learn_hyper, Mapping) else learn_hyper
             given = {**asked.decisive(), "learn_hyper": options, "plan_options": plan_options}
             given |= {"plan_given": plan is not None, "on_mesh": mesh is not None}
-            arguments = as_arguments(key, given)
+            arguments = as_arguments(asked.key, given)
             start = begun(folder, post, arguments, plan)
         if start is None:
-            start = _start(post, plan, asked, key, progress, learn_hyper, plan_options, mesh)
+            start = _start(asked, post, plan, learn_hyper, plan_options)
             start = start if folder is None else keep(folder, post, arguments, start)
         shown = bar("sampling", progress)
         while True:
-            plan, settings, goal = asked.settled(start)
-            done = _run(start, plan, key, settings, shown, goal, folder, mesh)
+            plan, settings, goal, done = _attempt(asked, start, shown, folder)
             again = asked.again(start, settings, done.status)
             if again is None:
                 break
-            warnings.warn(f"{done.status.message} {again.news}", DivergenceWarning, stacklevel=2)
+            news = f"{len(again.restarts)} of {MOST} at most: {again.restarts[-1][0]}."
+            message = f"{done.status.message} Restarting, {news}"
+            warnings.warn(message, errors.DivergenceWarning, stacklevel=2)
             start = again if folder is None else keep(folder, post, arguments, again)
     done = _with_restarts(done, start)
     _tell(done, goal, None if folder is None else folder.folder)
@@ -197,14 +195,14 @@ def _tell(done: Run, goal: Goal | None, folder: Path | None) -> None:
                 f"{done.status.message} They are in {folder}: the same call, with "
                 f"checkpoint={str(folder)!r}, resumes from there."
             )
-        warnings.warn(done.status.message, InterruptWarning, stacklevel=3)
+        warnings.warn(done.status.message, errors.InterruptWarning, stacklevel=3)
     elif not done.status.ok:
-        warnings.warn(done.status.message, DivergenceWarning, stacklevel=3)
+        warnings.warn(done.status.message, errors.DivergenceWarning, stacklevel=3)
     elif goal is not None and done.flat.shape[1] >= goal.most and not goal.reached(done.flat):
         warnings.warn(
             f"{goal.most:,} draws a chain did not reach the targets, and more would not fit "
             "memory: raise thin, or lower the targets.",
-            TargetWarning,
+            errors.TargetWarning,
             stacklevel=3,
         )
 
@@ -212,7 +210,7 @@ def _tell(done: Run, goal: Goal | None, folder: Path | None) -> None:
 def sample_whole(post: Posterior, plan: Plan | None = None, **options: Any) -> Result:
     """Like :func:`sample`, for callers that cannot use half a run: Ctrl-C ends them too."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", InterruptWarning)
+        warnings.simplefilter("ignore", errors.InterruptWarning)
         result = sample(post, plan, **options)
     if result.status.kind == "interrupted":
         raise KeyboardInterrupt(result.status.message)
@@ -241,53 +239,40 @@ def _refuse_mixture(
 
 
 def _start(
+    asked: Asked,
     post: Posterior,
     plan: Plan | None,
-    asked: Asked,
-    key: Array,
-    progress: bool | None,
     learn_hyper: bool | Mapping[str, Any],
     plan_options: Mapping[str, Any],
-    mesh: Mesh | None,
 ) -> Start:
     """Plan, or learn and plan, where no plan is given."""
     learning = None
     if learn_hyper is not False:
-        given = learn_hyper if isinstance(learn_hyper, Mapping) else {}
-        draw = _rounds(key, asked.chains, asked.dtype, progress, mesh)
+        options = LearningOptions.checked(learn_hyper if isinstance(learn_hyper, Mapping) else {})
         wanted = asked.draws if isinstance(asked.draws, int) else None
-        post, plan, learning = ascend(
-            post, plan_options, LearningOptions.checked(given), draw, wanted
-        )
+        post, plan, learning = ascend(post, plan_options, options, _rounds(asked), wanted)
     elif plan is None:
         plan = make_plan(post, **plan_options)
     return Start(fitting(post, plan), plan, learning, asked.dispersion)
 
 
-def _run(
-    start: Start,
-    plan: Plan,
-    key: Array,
-    settings: Settings,
-    shown: OpenProgress,
-    goal: Goal | None,
-    folder: Checkpoint | None,
-    mesh: Mesh | None,
-) -> Run:
-    """One attempt, by the plan's own engine; restarts have keys of their own."""
-    attempt = len(start.restarts)
+def _attempt(
+    asked: Asked, start: Start, shown: OpenProgress, folder: Checkpoint | None
+) -> tuple[Plan, Settings, Goal | None, Run]:
+    """One run by the plan's own engine, and what it was; restarts have keys of their own."""
+    plan, settings, goal = asked.settled(start)
+    post, key, attempt = start.post, asked.key, len(start.restarts)
     if plan.is_chain:
-        fresh = key if attempt == 0 else jax.random.fold_in(key, _FRESH + attempt)
-        return run_chains(
-            start.post, plan, fresh, settings, shown, goal, checkpoint=folder, mesh=mesh
-        )
+        key = jax.random.fold_in(key, _FRESH + attempt) if attempt else key
+        done = run_chains(post, plan, key, settings, shown, goal, None, folder, asked.mesh)
+        return plan, settings, goal, done
     ended = None if folder is None else folder.ended()
     if ended is not None and isinstance(ended["done"], Run):
-        return ended["done"]
-    done = ENGINES[plan.engine](start.post, plan, key, settings, shown)
+        return plan, settings, goal, ended["done"]
+    done = ENGINES[plan.engine](post, plan, key, settings, shown)
     if folder is not None:
         folder.end({"done": done})
-    return done
+    return plan, settings, goal, done
 
 
 def _with_restarts(done: Run, start: Start) -> Run:
@@ -302,25 +287,25 @@ def _with_restarts(done: Run, start: Start) -> Run:
     return done._replace(status=status, path={**done.path, "restarts": steps})
 
 
-def _rounds(key: Array, chains: int, dtype: str, progress: bool | None, mesh: Mesh | None) -> Draw:
+def _rounds(asked: Asked) -> Draw:
     """Short runs to learn from, each starting where the last one ended."""
-    shown, keys = bar("learning", progress), jax.random.fold_in(key, _FRESH)
+    shown, keys = bar("learning", asked.progress), jax.random.fold_in(asked.key, _FRESH)
 
     def draw(post: Posterior, plan: Plan, number: int, wanted: int, last: Vector | None) -> Vector:
-        each = max(_FEWEST, -(-wanted // chains))
+        each = max(_FEWEST, -(-wanted // asked.chains))
         draws = min(plan.draws, _FEWEST * -(-each // _FEWEST))  # few lengths, so few compilations
         warmup = min(plan.warmup, _SETTLING * plan.thin)
-        settings = Settings(chains, draws, plan.thin, warmup, 1.0, dtype, None)
+        settings = Settings(asked.chains, draws, plan.thin, warmup, 1.0, asked.dtype, None)
         fresh = jax.random.fold_in(keys, number)
         if plan.is_chain:
             planned = as_run(plan, settings)
-            done = run_chains(post, planned, fresh, settings, shown, starts=last, mesh=mesh)
+            done = run_chains(post, planned, fresh, settings, shown, starts=last, mesh=asked.mesh)
         else:
             done = ENGINES[plan.engine](post, plan, fresh, settings, shown)
         if done.status.kind == "interrupted":
             raise KeyboardInterrupt("interrupted while learning: nothing has been drawn yet.")
         if not done.status.ok:
-            raise UnstablePlanError(f"while learning, {done.status.message}")
+            raise errors.UnstablePlanError(f"while learning, {done.status.message}")
         return done.flat
 
     return draw

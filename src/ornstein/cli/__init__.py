@@ -19,16 +19,12 @@ COMMANDS = (paper_commands, table_commands)
 _FAST_LOOPS = "xla_cpu_small_while_loop_byte_threshold"
 
 
-def _use_fast_loops() -> None:
+def main() -> None:
+    """Run the command line; a user's mistake ends in one line on standard error."""
     flags = os.environ.get("XLA_FLAGS", "")
     if "xla_backend_extra_options" not in flags:
         option = f"--xla_backend_extra_options={_FAST_LOOPS}=65536"
         os.environ["XLA_FLAGS"] = f"{flags} {option}".strip()
-
-
-def main() -> None:
-    """Run the command line; a user's mistake ends in one line on standard error."""
-    _use_fast_loops()
     try:
         app()
     except (OrnsteinError, DatasetError, OSError) as error:

@@ -42,15 +42,11 @@ def reproduce(
     draws: Annotated[int, typer.Option(min=100, help="Draws per chain; there are four.")] = 2500,
     methods: Annotated[
         list[str] | None,
-        typer.Option(
-            "--method", help="Row of table1 to compute; may be repeated; all if not given."
-        ),
+        typer.Option("--method", help="Row of table1; repeatable; all if not given."),
     ] = None,
     data: Annotated[
         list[str] | None,
-        typer.Option(
-            "--data", help="Data set of table1 or figure3; may be repeated; all if not given."
-        ),
+        typer.Option("--data", help="Data set of table1 or figure3; repeatable; all if not given."),
     ] = None,
     quiet: Quiet = False,
 ) -> None:
@@ -70,14 +66,8 @@ def reproduce(
         )
     console, progress = Console(), False if quiet else None
     if what in ("table1", "all"):
-        table1.table1(
-            out,
-            console,
-            draws,
-            tuple(methods or table1.METHODS),
-            tuple(data or PROBLEMS),
-            progress,
-        )
+        rows, problems = tuple(methods or table1.METHODS), tuple(data or PROBLEMS)
+        table1.table1(out, console, draws, rows, problems, progress)
     if what in ("figure1", "all"):
         figures.figure1(out, console, draws, progress)
     if what in ("figure2", "all"):

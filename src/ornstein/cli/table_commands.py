@@ -26,13 +26,17 @@ _Model = Annotated[
 _Missing = Annotated[
     str, typer.Option(help="What to do with missing values: refuse, drop or impute.")
 ]
+_Table = Annotated[Path, typer.Argument(help="CSV or Parquet file.")]
+_BatchSize = Annotated[int | None, typer.Option(min=1, help="Rows per minibatch.")]
+_Draws = Annotated[int, typer.Option(min=8, help="Draws per chain; there are four.")]
+_AsJson = Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")]
 _Interval = Annotated[float, typer.Option(help="Probability that the intervals contain.")]
 _Seed = Annotated[int, typer.Option(min=0, help="Seed of the draws.")]
 
 
 @app.command()
 def fit(
-    table: Annotated[Path, typer.Argument(help="CSV or Parquet file.")],
+    table: _Table,
     target: _Target,
     out: Annotated[
         Path | None,
@@ -40,8 +44,8 @@ def fit(
     ] = None,
     model: _Model = None,
     method: Annotated[str, typer.Option(help="Sampling method.")] = "exact",
-    batch_size: Annotated[int | None, typer.Option(min=1, help="Rows per minibatch.")] = None,
-    draws: Annotated[int, typer.Option(min=8, help="Draws per chain; there are four.")] = 1000,
+    batch_size: _BatchSize = None,
+    draws: _Draws = 1000,
     prior_precision: Annotated[
         float | None, typer.Option(help="Of standardised coefficients; learned if not given.")
     ] = None,
@@ -64,7 +68,7 @@ def fit(
         Path | None,
         typer.Option(help="Folder for checkpoints, from which ornstein resume continues."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+    as_json: _AsJson = False,
     quiet: Quiet = False,
 ) -> None:
     """Fit a model to a table, check it, and write draws, plan, summary and report to a folder.
@@ -102,10 +106,10 @@ def fit(
 
 def _named_after(table: Path) -> Path:
     """The folder that a table's run is written to: the file's name without its suffixes."""
-    from ornstein.tables.reading import SUFFIXES
+    from ornstein.tables.reading import known_suffix
 
-    known = [suffix for suffix in SUFFIXES if table.name.lower().endswith(suffix)]
-    return Path(table.name[: -len(max(known, key=len))] if known else table.stem)
+    suffix = known_suffix(table)
+    return Path(table.name[: -len(suffix)] if suffix else table.stem)
 
 
 def _refuse_occupied(out: Path, overwrite: bool) -> None:
@@ -123,7 +127,7 @@ def _refuse_occupied(out: Path, overwrite: bool) -> None:
 @app.command()
 def resume(
     run: Annotated[Path, typer.Argument(help="The folder given as --checkpoint.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+    as_json: _AsJson = False,
     quiet: Quiet = False,
 ) -> None:
     """Continue a fit that was stopped, from its last checkpoint.
@@ -254,15 +258,15 @@ def predict(
 
 @app.command()
 def compare(
-    table: Annotated[Path, typer.Argument(help="CSV or Parquet file.")],
+    table: _Table,
     target: _Target,
     model: _Model = None,
     methods: Annotated[
         list[str] | None,
         typer.Option("--method", help="Method to compare; may be repeated; most if not given."),
     ] = None,
-    batch_size: Annotated[int | None, typer.Option(min=1, help="Rows per minibatch.")] = None,
-    draws: Annotated[int, typer.Option(min=8, help="Draws per chain; there are four.")] = 1000,
+    batch_size: _BatchSize = None,
+    draws: _Draws = 1000,
     reference: Annotated[
         str, typer.Option(help="What divergences are measured from: laplace or nuts.")
     ] = "laplace",

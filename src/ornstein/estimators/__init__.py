@@ -12,7 +12,7 @@ True
 """
 
 from ornstein.estimators.classifier import BayesianLogisticClassifier
-from ornstein.estimators.loading import load
+from ornstein.estimators.folders import load
 from ornstein.estimators.regressors import BayesianLinearRegressor, BayesianPoissonRegressor
 
 __all__ = [

@@ -1,5 +1,6 @@
 """What the estimators share: fitting, fitted attributes, predictive draws."""
 
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,55 +11,34 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ornstein._base import checks
-from ornstein._base.checks import shown
 from ornstein._base.errors import InputError
 from ornstein._base.types import Vector
 from ornstein.data import inputs
-from ornstein.estimators.saving import save
 from ornstein.estimators.streams import Kept, Moments, earlier_rows, past_of
 from ornstein.models.families import Family
 from ornstein.models.hyperparameters import Groups
 from ornstein.models.ready_made import weighted_rows
 from ornstein.results.predictive import Coefficients, simulate
 from ornstein.results.result import Result
-from ornstein.tables.fitting import FitOptions, Precision, fit_rows
-from ornstein.tables.units import Units
+from ornstein.tables.fitting import FitOptions, Precision, Scale, fit_rows, hyperparameters
 
 
+@dataclass(eq=False, repr=False)
 class BayesianGlm(BaseEstimator):  # type: ignore[misc]
     """A generalised linear model with a normal prior on the coefficients of standardised columns.
 
-    Attributes are described with the estimators.
+    Parameters and attributes are described with the estimators.
     """
 
-    draws_: Coefficients
-    n_features_in_: int
-    prior_precision_: float | Vector
-    _kept: Kept | None
-    _result: Result
-    _seed: int
-    _chains: int
-
-    def __init__(
-        self,
-        prior_precision: Precision = "learn",
-        *,
-        groups: Groups = None,
-        fit_intercept: bool = True,
-        method: str = "exact",
-        batch_size: int | None = None,
-        chains: int = 4,
-        draws: int = 1000,
-        random_state: Any = 0,
-    ) -> None:
-        self.prior_precision = prior_precision
-        self.groups = groups
-        self.fit_intercept = fit_intercept
-        self.method = method
-        self.batch_size = batch_size
-        self.chains = chains
-        self.draws = draws
-        self.random_state = random_state
+    prior_precision: Precision = "learn"
+    _: KW_ONLY
+    groups: Groups = None
+    fit_intercept: bool = True
+    method: str = "exact"
+    batch_size: int | None = None
+    chains: int = 4
+    draws: int = 1000
+    random_state: Any = 0
 
     @property
     def posterior_(self) -> Result:
@@ -74,6 +54,11 @@ class BayesianGlm(BaseEstimator):  # type: ignore[misc]
             )
         return self._result
 
+    @property
+    def coef_std_(self) -> Vector:
+        """Posterior standard deviations of the coefficients."""
+        return self.draws_.coef.std(axis=0).reshape(self.coef_.shape)
+
     def __getstate__(self) -> dict[str, Any]:
         """All but the run."""
         state: dict[str, Any] = dict(super().__getstate__())
@@ -86,6 +71,8 @@ class BayesianGlm(BaseEstimator):  # type: ignore[misc]
         :func:`ornstein.estimators.load` reads it. The folder appears complete or not at all;
         ``draws.nc`` opens in ArviZ.
         """
+        from ornstein.estimators.folders import save
+
         check_is_fitted(self, "draws_")
         return save(self, folder, overwrite)
 
@@ -117,33 +104,18 @@ class BayesianGlm(BaseEstimator):  # type: ignore[misc]
         return np.asarray(validate_data(self, X, dtype=np.float64, reset=False))
 
     def _options(self) -> FitOptions:
-        run = {
-            "key": _key(self.random_state),
-            "chains": self.chains,
-            "draws": self.draws,
-            "method": self.method,
-            "batch_size": self.batch_size,
-            "progress": False,
-        }
-        return FitOptions(
-            self.prior_precision,
-            getattr(self, "noise_scale", "learn"),
-            self.groups,
-            checks.flag("fit_intercept", self.fit_intercept),
-            run,
-        )
+        run = {name: getattr(self, name) for name in ("chains", "draws", "method", "batch_size")}
+        run |= {"key": _key(self.random_state), "progress": False}
+        intercept = checks.flag("fit_intercept", self.fit_intercept)
+        noise: Scale = getattr(self, "noise_scale", "learn")
+        return FitOptions(self.prior_precision, noise, self.groups, intercept, run)
 
     def _fit_rows(
-        self,
-        family: Family,
-        X: Vector,
-        y: npt.NDArray[Any],
-        sample_weight: npt.ArrayLike | None,
-        stream: bool,
+        self, family: Family, X: Vector, y: Vector, sample_weight: Any, stream: bool
     ) -> tuple[Vector, Vector]:
         """Sample, keep what all estimators keep, and return the optimum in the user's units."""
         options, before = self._options(), vars(self).get("_kept") if stream else None
-        if stream and before is None and "draws_" in vars(self):
+        if stream and before is None and self._again():
             raise InputError(
                 "partial_fit cannot continue from this fit: its method or its many parameters left "
                 "no matrix of curvature. Start with partial_fit on a new estimator."
@@ -163,35 +135,22 @@ class BayesianGlm(BaseEstimator):  # type: ignore[misc]
         start = None if before is None else before.start(units)
         names = getattr(self, "feature_names_in_", None)
         result = fit_rows(family, rows, names, units, options, past, start)
-        self._keep(result, units, options)
-        learned = _learned(result, units)
+        self._result, self._seed, self._chains = result, options.run["key"], len(result.flat)
+        found = Coefficients.of_result(result)
+        noise = np.asarray(found.noise_scale) * units.target_scale
+        self.draws_ = Coefficients(found.model, *units.own(found._asdict()), noise)
+        values = result.posterior.hyperparameters or {}
+        learned = {name: np.asarray(value, float) for name, value in values.items()}
+        given = hyperparameters(result, units)["prior_precision"]
+        precision = np.asarray(learned.get("prior_precision", given))
+        self.prior_precision_ = precision if np.ptp(precision) else float(precision.flat[0])
         kept = past_of(result, past, options.fit_intercept)
         self._kept = None if kept is None else Kept(moments, units, kept, learned)
         return units.own(result.posterior.layout.unravel(result.plan.center))
 
-    def _keep(self, result: Result, units: Units, options: FitOptions) -> None:
-        self._result, self._seed, self._chains = result, options.run["key"], len(result.flat)
-        found = Coefficients.of_result(result)
-        coef, intercept = units.own({"coef": found.coef, "intercept": found.intercept})
-        noise = np.asarray(found.noise_scale) * units.target_scale
-        self.draws_ = Coefficients(found.model, coef, intercept, noise)
-        each = result.posterior.layout.unravel(
-            np.asarray(result.posterior.hyper["prior_precision"])
-        )
-        first = each["coef"].reshape(-1, each["coef"].shape[-1])[0]
-        precision = _learned(result, units).get("prior_precision", first)
-        self.prior_precision_ = precision if np.ptp(precision) else float(np.ravel(precision)[0])
-
     def _again(self) -> bool:
         """Whether a stream has begun."""
         return "draws_" in vars(self)
-
-
-def _learned(result: Result, units: Units) -> dict[str, Vector]:
-    """Hyperparameters that were learned, the noise scale in the target's own unit."""
-    values = result.posterior.hyperparameters or {}
-    scales = {"noise_scale": units.target_scale}
-    return {name: np.asarray(v, float) * scales.get(name, 1.0) for name, v in values.items()}
 
 
 def _key(random_state: Any) -> int:
@@ -201,7 +160,7 @@ def _key(random_state: Any) -> int:
     try:
         return int(check_random_state(random_state).randint(2**31 - 1))
     except ValueError:
+        found = checks.shown(random_state)
         raise InputError(
-            f"random_state must be a whole number, a RandomState or None, found "
-            f"{shown(random_state)}."
+            f"random_state must be a whole number, a RandomState or None, found {found}."
         ) from None

@@ -1,6 +1,7 @@
 """Logistic regression of two or more classes."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -16,23 +17,19 @@ from ornstein._base.types import Vector
 from ornstein.data import inputs
 from ornstein.estimators.base import BayesianGlm
 from ornstein.models.families import Bernoulli, Categorical, Family
-from ornstein.models.hyperparameters import Groups
 from ornstein.results import predictive
-from ornstein.tables.fitting import Precision
 
 
+@dataclass(eq=False, repr=False)
 class BayesianLogisticClassifier(ClassifierMixin, BayesianGlm):  # type: ignore[misc]
     """Logistic regression; multinomial where there are more than two classes.
 
     Parameters
     ----------
-    prior_precision
-        Of the normal prior on the coefficients of standardised columns: ``"learn"``, a number, or
-        one for each column. The intercept's is 0.01.
     class_weight
         How much the rows of every class count: a mapping, ``"balanced"`` for classes that count
         alike, or None. It multiplies ``sample_weight``.
-    groups, fit_intercept, method, batch_size, chains, draws, random_state
+    prior_precision, groups, fit_intercept, method, batch_size, chains, draws, random_state
         As for :class:`BayesianLinearRegressor`.
 
     Attributes
@@ -57,35 +54,9 @@ class BayesianLogisticClassifier(ClassifierMixin, BayesianGlm):  # type: ignore[
     (['yes'], True)
     """
 
-    classes_: npt.NDArray[Any]
-    coef_: Vector
-    coef_std_: Vector
-    intercept_: Vector
-
-    def __init__(
-        self,
-        prior_precision: Precision = "learn",
-        *,
-        class_weight: Mapping[Any, float] | Literal["balanced"] | None = None,
-        groups: Groups = None,
-        fit_intercept: bool = True,
-        method: str = "exact",
-        batch_size: int | None = None,
-        chains: int = 4,
-        draws: int = 1000,
-        random_state: Any = 0,
-    ) -> None:
-        super().__init__(
-            prior_precision,
-            groups=groups,
-            fit_intercept=fit_intercept,
-            method=method,
-            batch_size=batch_size,
-            chains=chains,
-            draws=draws,
-            random_state=random_state,
-        )
-        self.class_weight = class_weight
+    class_weight: Mapping[Any, float] | Literal["balanced"] | None = field(
+        default=None, kw_only=True
+    )
 
     def fit(
         self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: npt.ArrayLike | None = None
@@ -139,29 +110,22 @@ class BayesianLogisticClassifier(ClassifierMixin, BayesianGlm):  # type: ignore[
                 "labels to weights."
             )
         table, labels = self._checked(X, y, reset=first)
-        known = np.unique(np.asarray(classes)) if classes is not None else self.classes_
-        if not first and not np.array_equal(known, self.classes_):
-            raise InputError(
-                f"classes changed from {shown(self.classes_.tolist())} to {shown(known.tolist())}."
-            )
-        if len(known) < 2:
-            raise InputError(
-                f"classes must hold two labels or more, found {shown(known.tolist())}."
-            )
-        strange = np.setdiff1d(labels, known)
+        expected = np.unique(np.asarray(classes)) if classes is not None else self.classes_
+        listed, strange = shown(expected.tolist()), np.setdiff1d(labels, expected)
+        if not first and not np.array_equal(expected, self.classes_):
+            raise InputError(f"classes changed from {shown(self.classes_.tolist())} to {listed}.")
+        if len(expected) < 2:
+            raise InputError(f"classes must hold two labels or more, found {listed}.")
         if len(strange):
-            raise InputError(
-                f"y has the label {shown(strange.tolist()[0])}, which is none of the classes "
-                f"{shown(known.tolist())}."
-            )
-        self.classes_ = known
-        target = np.searchsorted(known, labels)
+            label = shown(strange.tolist()[0])
+            raise InputError(f"y has the label {label}, which is none of the classes {listed}.")
+        self.classes_ = expected
+        target = np.searchsorted(expected, labels)
         return self._classify(table, target, self._weights(target, sample_weight), stream=True)
 
     def predict_proba(self, X: npt.ArrayLike) -> Vector:
         """Probability of every class, averaged over the draws: (rows, classes)."""
-        table = self._table(X)
-        return predictive.probabilities(self.draws_, table)
+        return predictive.probabilities(self.draws_, self._table(X))
 
     def predict_log_proba(self, X: npt.ArrayLike) -> Vector:
         """Logarithms of :meth:`predict_proba`."""
@@ -170,8 +134,7 @@ class BayesianLogisticClassifier(ClassifierMixin, BayesianGlm):  # type: ignore[
 
     def predict(self, X: npt.ArrayLike) -> npt.NDArray[Any]:
         """The most probable class of every row."""
-        best = self.predict_proba(X).argmax(axis=1)
-        return self.classes_[best]
+        return self.classes_[self.predict_proba(X).argmax(axis=1)]
 
     def _targets(self, simulated: Vector) -> npt.NDArray[Any]:
         return self.classes_[simulated.astype(int)]
@@ -190,33 +153,23 @@ class BayesianLogisticClassifier(ClassifierMixin, BayesianGlm):  # type: ignore[
         own = None if sample_weight is None else inputs.weights(sample_weight, len(target))
         if self.class_weight is None:
             return own
-        rows = np.ones(len(target)) if own is None else own
+        classes, rows = self.classes_, np.ones(len(target)) if own is None else own
         try:
             with np.errstate(divide="ignore"):  # of a class none of whose rows counts
                 by_class = compute_class_weight(
-                    self.class_weight,
-                    classes=self.classes_,
-                    y=self.classes_[target],
-                    sample_weight=rows,
+                    self.class_weight, classes=classes, y=classes[target], sample_weight=rows
                 )
         except (TypeError, ValueError) as error:
             raise InputError(f"class_weight={shown(self.class_weight)}: {error}") from None
         return np.where(rows > 0, rows * np.asarray(by_class, float)[target], 0.0)
 
     def _classify(
-        self,
-        table: Vector,
-        target: npt.NDArray[np.intp],
-        weights: Vector | None,
-        stream: bool,
+        self, table: Vector, target: npt.NDArray[np.intp], weights: Vector | None, stream: bool
     ) -> Self:
         count = len(self.classes_)
         family: Family = Bernoulli() if count == 2 else Categorical(count)
         numbers = target.astype(float if count == 2 else np.int32)
         self._fit_rows(family, table, numbers, weights, stream)
-        coef, intercept = self.draws_.coef, self.draws_.intercept
-        if count == 2:
-            coef, intercept = coef[:, None], intercept[:, None]
-        self.coef_, self.intercept_ = coef.mean(axis=0), intercept.mean(axis=0)
-        self.coef_std_ = coef.std(axis=0)
+        self.coef_ = np.atleast_2d(self.draws_.coef.mean(axis=0))
+        self.intercept_ = np.atleast_1d(self.draws_.intercept.mean(axis=0))
         return self

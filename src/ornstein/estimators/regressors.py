@@ -1,5 +1,6 @@
 """Linear and Poisson regression."""
 
+from dataclasses import dataclass
 from typing import Any, Literal, Self, overload
 
 import numpy as np
@@ -13,19 +14,14 @@ from ornstein._base.errors import InputError
 from ornstein._base.types import Vector
 from ornstein.estimators.base import BayesianGlm
 from ornstein.models.families import Family, Gaussian, Poisson
-from ornstein.models.hyperparameters import Groups
 from ornstein.results import predictive
-from ornstein.tables.fitting import Precision, Scale
+from ornstein.tables.fitting import Scale
 
 
 class _BayesianRegressor(RegressorMixin, BayesianGlm):  # type: ignore[misc]
     """Targets that are numbers."""
 
     _family: type[Family]
-
-    coef_: Vector
-    coef_std_: Vector
-    intercept_: float
 
     def fit(
         self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: npt.ArrayLike | None = None
@@ -65,44 +61,38 @@ class _BayesianRegressor(RegressorMixin, BayesianGlm):  # type: ignore[misc]
         The standard deviation is that of a new target: of the coefficients and of the noise.
         """
         table = self._table(X)
-        mean = self._mean(table)
+        if self._family.quadratic:  # the optimum is the mean, without Monte-Carlo error
+            mean: Vector = table @ self.coef_ + self.intercept_
+        else:
+            mean = predictive.expectation(self.draws_, table)
         return (mean, predictive.spread(self.draws_, table)) if return_std else mean
 
     def predict_interval(self, X: npt.ArrayLike, interval: float = 0.9) -> tuple[Vector, Vector]:
         """Lower and upper ends of central intervals that contain a new target that often."""
-        table = self._table(X)
-        found = predictive.summarise(self.draws_, table, interval, self._seed)
+        found = predictive.summarise(self.draws_, self._table(X), interval, self._seed)
         return found.low, found.high
-
-    def _mean(self, table: Vector) -> Vector:
-        return predictive.expectation(self.draws_, table)
 
     def _regress(
         self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: Any, stream: bool
     ) -> Self:
+        first, fewest = not (stream and self._again()), 1 if stream else 2
         table, target = validate_data(
-            self,
-            X,
-            y,
-            dtype=np.float64,
-            y_numeric=True,
-            reset=not (stream and self._again()),
-            ensure_min_samples=1 if stream else 2,
+            self, X, y, dtype=float, y_numeric=True, reset=first, ensure_min_samples=fewest
         )
         target = np.asarray(target, float)
-        self._check_target(target)
+        if self.__sklearn_tags__().target_tags.positive_only and target.min() < 0:
+            least = f"{target.min():g}"
+            raise InputError(
+                f"y must hold counts or rates, 0 or above, for a Poisson model; found {least}."
+            )
         coef, intercept = self._fit_rows(self._family(), table, target, sample_weight, stream)
-        draws = self.draws_
         if not self._family.quadratic:  # else the optimum is the mean, without Monte-Carlo error
-            coef, intercept = draws.coef.mean(axis=0), draws.intercept
+            coef, intercept = self.draws_.coef.mean(axis=0), self.draws_.intercept
         self.coef_, self.intercept_ = coef, float(np.mean(intercept))
-        self.coef_std_ = draws.coef.std(axis=0)
         return self
 
-    def _check_target(self, target: Vector) -> None:
-        """Raise if the model has no such targets."""
 
-
+@dataclass(eq=False, repr=False)
 class BayesianLinearRegressor(_BayesianRegressor):
     """Linear regression with normal noise.
 
@@ -152,42 +142,12 @@ class BayesianLinearRegressor(_BayesianRegressor):
 
     _family = Gaussian
 
-    noise_scale_: float
+    noise_scale: Scale = "learn"
 
-    def __init__(
-        self,
-        prior_precision: Precision = "learn",
-        noise_scale: Scale = "learn",
-        *,
-        groups: Groups = None,
-        fit_intercept: bool = True,
-        method: str = "exact",
-        batch_size: int | None = None,
-        chains: int = 4,
-        draws: int = 1000,
-        random_state: Any = 0,
-    ) -> None:
-        super().__init__(
-            prior_precision,
-            groups=groups,
-            fit_intercept=fit_intercept,
-            method=method,
-            batch_size=batch_size,
-            chains=chains,
-            draws=draws,
-            random_state=random_state,
-        )
-        self.noise_scale = noise_scale
-
-    def _regress(
-        self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: Any, stream: bool
-    ) -> Self:
-        super()._regress(X, y, sample_weight, stream)
-        self.noise_scale_ = float(self.draws_.noise_scale)
-        return self
-
-    def _mean(self, table: Vector) -> Vector:
-        return table @ self.coef_ + self.intercept_
+    @property
+    def noise_scale_(self) -> float:
+        """As learned or given, in the target's unit."""
+        return float(self.draws_.noise_scale)
 
 
 class BayesianPoissonRegressor(_BayesianRegressor):
@@ -198,10 +158,7 @@ class BayesianPoissonRegressor(_BayesianRegressor):
 
     Parameters
     ----------
-    prior_precision
-        Of the normal prior on the coefficients of standardised columns: ``"learn"``, a number, or
-        one for each column. The intercept's is 0.01.
-    groups, fit_intercept, method, batch_size, chains, draws, random_state
+    prior_precision, groups, fit_intercept, method, batch_size, chains, draws, random_state
         As for :class:`BayesianLinearRegressor`.
 
     Attributes
@@ -236,10 +193,3 @@ class BayesianPoissonRegressor(_BayesianRegressor):
         tags: Tags = super().__sklearn_tags__()
         tags.target_tags.positive_only = True
         return tags
-
-    def _check_target(self, target: Vector) -> None:
-        if target.min() < 0:
-            raise InputError(
-                f"y must hold counts or rates, 0 or above, for a Poisson model; found "
-                f"{target.min():g}."
-            )

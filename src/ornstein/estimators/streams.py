@@ -11,11 +11,13 @@ from ornstein.curvature.structures import contract
 from ornstein.models.families import Family
 from ornstein.models.glm import Past, flat_order
 from ornstein.results.result import Result
-from ornstein.tables.units import Units
+from ornstein.storage import codec
+from ornstein.tables.encoding import Units
 
 _CONSTANT = 1e-12  # standard deviation relative to the mean below which a column does not vary
 
 
+@codec.register
 class Moments(NamedTuple):
     """Of columns: the rows' total weight, their means, and sums of squares about them."""
 
@@ -58,20 +60,11 @@ class Moments(NamedTuple):
         return Units(centre[:-1], scale[:-1], *target)
 
 
+@codec.register
 class Kept(NamedTuple):
-    """What a stream continues from.
+    """What a stream continues from; the moments are of the columns and, last, the target.
 
-    Attributes
-    ----------
-    moments
-        Of the columns, and last the target.
-    units
-        Those of ``past``.
-    past
-        The rows' log-likelihood to second order, around the optimum.
-    learned
-        Hyperparameters that were learned, from which to continue; the noise scale in the target's
-        own unit.
+    ``past`` and what was learned are in these units.
     """
 
     moments: Moments
@@ -81,14 +74,17 @@ class Kept(NamedTuple):
 
     def start(self, units: Units) -> dict[str, Vector]:
         """What was learned, in new units."""
-        scales = {"noise_scale": units.target_scale}
-        return {name: value / scales.get(name, 1.0) for name, value in self.learned.items()}
+        found = dict(self.learned)
+        if "noise_scale" in found:
+            own = found["noise_scale"] * self.units.target_scale
+            found["noise_scale"] = own / units.target_scale
+        return found
 
 
 def earlier_rows(
     family: Family, features: int, intercept: bool, units: Units, before: Kept | None
 ) -> Past:
-    """What the rows before these said, in these rows' units."""
+    """What the rows before these said, in these rows' units: exactly, both being linear."""
     dim = family.outputs * (features + intercept)
     if dim > contract.LIMITS.dense:
         raise InputError(
@@ -97,24 +93,14 @@ def earlier_rows(
         )
     if before is None:
         return Past.none(dim)
-    order = flat_order(family.outputs, features, intercept)
-    return carried(before.past, before.units, units, family.outputs, order)
-
-
-def carried(past: Past, old: Units, new: Units, outputs: int, order: Vector) -> Past:
-    """What earlier rows said in old units, said in new ones: exactly, both being linear.
-
-    ``order`` is where the entries of the parameters' vector stand in the (outputs, design) matrix,
-    whose last column is the intercept's where it is wider than the table.
-    """
-    features = len(old.scale)
-    intercept = len(order) > outputs * features
-    design = np.diag(np.append(old.scale / new.scale, [1.0] * intercept))
+    past, old = before.past, before.units
+    design = np.diag(np.append(old.scale / units.scale, [1.0] * intercept))
     if intercept:
-        design[:features, features] = (old.centre - new.centre) / new.scale
-    full = np.kron(np.eye(outputs), design)[order][:, order]
-    a = old.target_scale / new.target_scale
-    b = (old.target_centre - new.target_centre) / new.target_scale
+        design[:features, features] = (old.centre - units.centre) / units.scale
+    order = flat_order(family.outputs, features, intercept)
+    full = np.kron(np.eye(family.outputs), design)[order][:, order]
+    a = old.target_scale / units.target_scale
+    b = (old.target_centre - units.target_centre) / units.target_scale
     ones = past.hessian[:, -1] if intercept else np.zeros(len(past.slope))
     total = past.slope[-1] if intercept else 0.0
     return Past(

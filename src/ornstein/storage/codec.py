@@ -158,7 +158,7 @@ class _Reader:
         try:
             self.made.append(kind(**values))
         except (TypeError, ValueError) as error:
-            _fail(where, f"an object of type {kind.__name__}", str(error))
+            raise DamagedError(f"{where.lstrip('.') or kind.__name__}: {error}") from error
         return self.made[-1]
 
 
@@ -220,7 +220,7 @@ def to_json(value: Any, version: int) -> str:
     return json.dumps({"version": version, **record}, indent=1, allow_nan=False)
 
 
-def from_json(text: str, kind: type[T], version: int, what: str) -> T:
+def from_json(text: str | bytes, kind: type[T], version: int, what: str) -> T:
     """Read what :func:`to_json` wrote; anything else is an InputError that names ``what``."""
     try:
         found = json.loads(text, object_pairs_hook=_without_repeats)
@@ -237,7 +237,7 @@ def from_json(text: str, kind: type[T], version: int, what: str) -> T:
     try:
         value: T = _fitted(decode({"$type": kind.__name__, **found}), kind, "")
     except (DamagedError, RecursionError) as error:
-        raise InputError(f"{what} is damaged: {error}.") from error
+        raise InputError(f"{what} is damaged: {str(error).rstrip('.')}.") from error
     return value
 
 

@@ -19,6 +19,7 @@ from ornstein.tables.encoding import (
     Encoding,
     NumericColumn,
     Target,
+    Units,
     require_columns,
 )
 from ornstein.tables.fitting import (
@@ -31,7 +32,6 @@ from ornstein.tables.fitting import (
 from ornstein.tables.learning import EncodedTable, guess_model, learn
 from ornstein.tables.model import TableModel, fit_table
 from ornstein.tables.reading import read
-from ornstein.tables.units import Units
 
 __all__ = [
     "INTERCEPT_PRECISION",

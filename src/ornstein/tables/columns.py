@@ -1,6 +1,6 @@
 """What a column contains: numbers or labels. Anything else is refused by name."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -10,7 +10,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ornstein._base.checks import shown
+from ornstein._base.checks import few, shown
 from ornstein._base.errors import InputError
 from ornstein.models.families import TargetColumn
 
@@ -39,11 +39,6 @@ class Labels:
     levels: tuple[str, ...]
     codes: npt.NDArray[np.intp]
 
-    def count(self, levels: Iterable[str]) -> int:
-        """Number of rows with one of these levels."""
-        chosen = [i for i, level in enumerate(self.levels) if level in set(levels)]
-        return int(np.isin(self.codes, chosen).sum())
-
 
 def named(frame: Any) -> pd.DataFrame:
     """The table with its column names as text, no two alike."""
@@ -66,9 +61,7 @@ def distinct_names(names: list[str], where: str, hint: str = "") -> None:
 
 def listing(counts: Mapping[Any, int]) -> str:
     """Names with their counts, the first five."""
-    parts = [f"{shown(name)} ({count:,})" for name, count in list(counts.items())[:5]]
-    more = f" and {len(counts) - 5:,} more" if len(counts) > 5 else ""
-    return ", ".join(parts) + more
+    return few([f"{shown(name)} ({count:,})" for name, count in counts.items()])
 
 
 def kind(name: str, series: "pd.Series[Any]") -> Kind:
@@ -109,12 +102,18 @@ def _types(series: "pd.Series[Any]") -> str:
 def numbers(name: str, series: "pd.Series[Any]") -> Floats:
     """A column as finite numbers, missing ones NaN; text is read as numbers where it can be."""
     if kind(name, series) == "labels":
-        return _numbers_of_labels(name, labels(name, series))
-    try:
-        values = series.to_numpy(dtype=np.float64, na_value=np.nan)
-    except (OverflowError, TypeError, ValueError) as error:
-        raise InputError(f"Column {shown(name)} cannot be read as numbers: {error}.") from error
-    _refuse_infinite(name, values)
+        values = _numbers_of_labels(name, labels(name, series))
+    else:
+        try:
+            values = series.to_numpy(dtype=np.float64, na_value=np.nan)
+        except (OverflowError, TypeError, ValueError) as error:
+            raise InputError(f"Column {shown(name)} cannot be read as numbers: {error}.") from error
+    count = int(np.isinf(values).sum())
+    if count:
+        raise InputError(
+            f"Column {shown(name)} has {count:,} infinite values. Correct them, or make them "
+            "missing and choose what to do with missing values."
+        )
     return values
 
 
@@ -128,18 +127,7 @@ def _numbers_of_labels(name: str, found: Labels) -> Floats:
             f"Column {shown(name)} must hold numbers: {int(rows.sum()):,} of its values do not, "
             f"the first being {shown(first)}. Correct them."
         )
-    numbers_of_rows: Floats = np.append(values, np.nan)[found.codes]
-    _refuse_infinite(name, numbers_of_rows)
-    return numbers_of_rows
-
-
-def _refuse_infinite(name: str, values: Floats) -> None:
-    count = int(np.isinf(values).sum())
-    if count:
-        raise InputError(
-            f"Column {shown(name)} has {count:,} infinite values. Correct them, or make them "
-            "missing and choose what to do with missing values."
-        )
+    return np.append(values, np.nan)[found.codes]
 
 
 def centre_and_scale(name: str, values: Floats) -> tuple[float, float]:

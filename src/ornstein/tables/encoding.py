@@ -6,23 +6,57 @@ reference (the model has an intercept); they are centred and keep their unit, so
 an effect does not depend on how rare its level is.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from ornstein._base.checks import column_names, names_of, nearest, shown
+from ornstein._base import checks
+from ornstein._base.checks import names_of, shown
 from ornstein._base.errors import InputError
-from ornstein.models.families import FAMILIES, Family
+from ornstein._base.types import Vector
+from ornstein.models.families import FAMILIES, MODELS, Family
+from ornstein.storage import codec
 from ornstein.tables import columns
-from ornstein.tables.columns import Floats, Labels, listing
-from ornstein.tables.units import Units
+from ornstein.tables.columns import Floats, listing
 
 MISSING = ("refuse", "drop", "impute")
+_VERSION = 2  # of an encoding as JSON
 
 
+@codec.register
+class Units(NamedTuple):
+    """What is subtracted from and divides the columns and the target."""
+
+    centre: Vector
+    scale: Vector
+    target_centre: float = 0.0
+    target_scale: float = 1.0
+
+    def encode(self, table: Vector) -> Vector:
+        """The columns, standardised."""
+        return np.asarray((table - self.centre) / self.scale)
+
+    def encode_target(self, target: Vector) -> Vector:
+        """The target, standardised."""
+        return (target - self.target_centre) / self.target_scale
+
+    def own(self, params: Mapping[str, Vector]) -> tuple[Vector, Vector]:
+        """Coefficients and intercepts in the units of the columns and of the target.
+
+        ``params`` has ``coef``, (..., columns), and if the model has one the ``intercept``.
+        """
+        coef = params["coef"]
+        intercept = params.get("intercept", np.zeros(coef.shape[:-1]))
+        per_unit: Vector = np.asarray(coef / self.scale, np.float64)
+        shift = self.target_scale * (intercept - per_unit @ self.centre)
+        return self.target_scale * per_unit, self.target_centre + shift
+
+
+@codec.register
 @dataclass(frozen=True)
 class NumericColumn:
     """A column of numbers: ``(value - centre) / scale``."""
@@ -30,6 +64,10 @@ class NumericColumn:
     name: str
     centre: float
     scale: float
+
+    def __post_init__(self) -> None:
+        """Refuse what standardises nothing."""
+        _check_units(self.centre, self.scale)
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -60,6 +98,7 @@ class NumericColumn:
         return encoded[:, None]
 
 
+@codec.register
 @dataclass(frozen=True)
 class CategoricalColumn:
     """A column of labels, compared with the first of its levels.
@@ -71,6 +110,16 @@ class CategoricalColumn:
     name: str
     levels: tuple[str | None, ...]
     centres: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        """Refuse levels that cannot be compared, and what are no shares of them."""
+        others = len(self.levels) - 1
+        if len(set(self.levels)) <= others or others < 1 or self.levels[0] is None:
+            raise _wrong("levels", "two or more distinct texts", self.levels)
+        if len(self.centres) != others:
+            raise _wrong("centres", f"{others} numbers", self.centres)
+        if not all(0 <= share <= 1 for share in self.centres):
+            raise _wrong("centres", "numbers between 0 and 1", self.centres)
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -85,23 +134,15 @@ class CategoricalColumn:
 
     def encode(self, series: "pd.Series[Any]") -> Floats:
         """Columns of ``X``; a missing value is its own level if it was learned, else the mean."""
-        found = columns.labels(self.name, series)
-        unknown = [level for level in found.levels if level not in self.levels]
-        if unknown:
-            raise InputError(
-                f"Column {shown(self.name)} has {found.count(unknown):,} rows with levels that "
-                f"were not learned: {names_of(unknown)}. Known are {names_of(self._known())}."
-            )
-        absent = self.levels.index(None) if None in self.levels else -1
-        places = np.append([self.levels.index(level) for level in found.levels], absent)
-        place = places.astype(np.intp)[found.codes]
+        place = _places(f"Column {shown(self.name)}", "with levels", self.levels, self.name, series)
         indicator = (place[:, None] == np.arange(1, len(self.levels))).astype(np.float64)
         return np.where(place[:, None] < 0, 0.0, indicator - np.array(self.centres))
 
-    def _known(self) -> list[str]:
-        return [level for level in self.levels if level is not None]
+
+Column: TypeAlias = NumericColumn | CategoricalColumn
 
 
+@codec.register
 @dataclass(frozen=True)
 class Target:
     """The column to predict: classes by number, or ``(value - centre) / scale``.
@@ -114,45 +155,77 @@ class Target:
     centre: float = 0.0
     scale: float = 1.0
 
+    def __post_init__(self) -> None:
+        """Refuse what standardises nothing."""
+        _check_units(self.centre, self.scale)
+
     def encode(self, series: "pd.Series[Any]") -> npt.NDArray[Any]:
         """The target as ``y``: class numbers (int64) or numbers (float64)."""
         if self.classes is None:
             return (columns.numbers(self.name, series) - self.centre) / self.scale
-        return self.class_numbers(columns.labels(self.name, series))
-
-    def class_numbers(self, found: Labels) -> npt.NDArray[np.int64]:
-        """Which class every row has."""
-        classes = self.classes or ()
-        unknown = [level for level in found.levels if level not in classes]
-        if unknown:
-            raise InputError(
-                f"The target {shown(self.name)} has {found.count(unknown):,} rows of classes that "
-                f"were not learned: {names_of(unknown)}. Known are {names_of(classes)}."
-            )
-        places = np.array([classes.index(level) for level in found.levels], np.int64)
-        return places[found.codes]
+        where = f"The target {shown(self.name)}"
+        return _places(where, "of classes", self.classes, self.name, series).astype(np.int64)
 
 
+def _check_units(centre: float, scale: float) -> None:
+    if not abs(centre) <= 1e308:
+        raise _wrong("centre", "a finite number", centre)
+    checks.positive("scale", scale)
+
+
+def _wrong(name: str, expected: str, found: Any) -> InputError:
+    return InputError(f"{name} must be {expected}, found {shown(found)}.")
+
+
+def _places(
+    where: str, what: str, levels: tuple[str | None, ...], name: str, series: "pd.Series[Any]"
+) -> npt.NDArray[np.intp]:
+    """Which of the levels every row has: that of None, or -1, where its value is missing."""
+    found = columns.labels(name, series)
+    unknown = [level for level in found.levels if level not in levels]
+    if unknown:
+        learned = names_of(level for level in levels if level is not None)
+        count = np.isin(found.codes, [found.levels.index(level) for level in unknown]).sum()
+        raise InputError(
+            f"{where} has {count:,} rows {what} that were not learned: "
+            f"{names_of(unknown)}. Known are {learned}."
+        )
+    absent = levels.index(None) if None in levels else -1
+    places = np.append([levels.index(level) for level in found.levels], absent)
+    return places.astype(np.intp)[found.codes]
+
+
+@codec.register
 @dataclass(frozen=True)
 class Encoding:
-    """How a table becomes rows of numbers: its columns, its target and the model they are for.
+    """How a table becomes rows of numbers: the columns in use, in its order, and the target.
 
-    Attributes
-    ----------
-    model
-        Its name, such as ``linear``; it always has an intercept.
-    missing
-        What is done with missing values: ``refuse``, ``drop`` or ``impute``.
-    columns
-        The columns in use, in the table's order.
-    target
-        The column to predict.
+    ``model`` is the name of the model they are for, such as ``linear``, which has an intercept;
+    ``missing`` is what is done with missing values: ``refuse``, ``drop`` or ``impute``.
     """
 
     model: str
     missing: str
-    columns: tuple[NumericColumn | CategoricalColumn, ...]
+    columns: tuple[Column, ...]
     target: Target
+
+    def __post_init__(self) -> None:
+        """Refuse columns and targets that do not suit the model, or one another."""
+        model, target = self.model, self.target
+        kind = FAMILIES[checks.choice("model", model, MODELS)]
+        most = kind.most_classes
+        checks.choice("missing", self.missing, MISSING)
+        names = [*(column.name for column in self.columns), target.name]
+        if len(set(names)) < len(names) or not self.columns:
+            raise _wrong("columns", "one column or more, of distinct names", names)
+        units, classes = (target.centre, target.scale), target.classes or ()
+        if not kind.scaled and units != (0.0, 1.0):
+            raise _wrong("target's centre and scale", f"0 and 1 for a {model} model", units)
+        if not most and target.classes is not None:
+            raise _wrong("target's classes", f"None for a {model} model", classes)
+        if most and (not 2 <= len(classes) <= most or len(set(classes)) < len(classes)):
+            many = "two" if most == 2 else f"2 to {most}"
+            raise _wrong("target's classes", f"{many} distinct texts", target.classes)
 
     @property
     def family(self) -> Family:
@@ -170,14 +243,12 @@ class Encoding:
     def features(self) -> tuple[str, ...]:
         """Names of the columns of ``X``, printable and no two alike."""
         names = [feature for column in self.columns for feature in column.features]
-        return column_names(None, len(names), names) or ()
+        return checks.column_names(None, len(names), names) or ()
 
     @property
     def text_columns(self) -> tuple[str, ...]:
         """Columns with labels, to be read as text."""
-        return tuple(
-            column.name for column in self.columns if isinstance(column, CategoricalColumn)
-        )
+        return tuple(one.name for one in self.columns if isinstance(one, CategoricalColumn))
 
     def encode(self, frame: pd.DataFrame) -> Floats:
         """Columns of ``X``, float64, one row for every row of a table.
@@ -205,17 +276,13 @@ class Encoding:
         return np.asarray(frame.notna().to_numpy().all(axis=1))
 
     def to_json(self) -> str:
-        """The encoding as JSON, for :meth:`from_json`."""
-        from ornstein.tables.record import dump
-
-        return dump(self)
+        """The encoding as JSON, in ASCII, for :meth:`from_json`."""
+        return codec.to_json(self, _VERSION)
 
     @classmethod
     def from_json(cls, text: str) -> "Encoding":
         """Read what :meth:`to_json` wrote; anything else is an `InputError`."""
-        from ornstein.tables.record import load
-
-        return load(text)
+        return codec.from_json(text, cls, _VERSION, "The encoding")
 
     def _chosen(self, frame: pd.DataFrame) -> pd.DataFrame:
         frame = columns.named(frame)
@@ -230,7 +297,7 @@ def require_columns(frame: pd.DataFrame, names: list[str]) -> None:
     if absent:
         raise InputError(
             f"The table has no column {names_of(absent)}. It has {names_of(frame.columns)}."
-            + nearest(absent[0], frame.columns)
+            + checks.nearest(absent[0], frame.columns)
         )
 
 

@@ -1,7 +1,7 @@
 """From standardised rows to a run, in one way for the command line and the estimators."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,13 +19,14 @@ from ornstein.models.hyperparameters import Groups
 from ornstein.models.posterior import Posterior
 from ornstein.models.ready_made import Prior, build
 from ornstein.results.result import Result
-from ornstein.tables.encoding import Encoding
-from ornstein.tables.units import Units
+from ornstein.tables.encoding import Encoding, Units
 
 Precision: TypeAlias = float | Sequence[float] | Literal["learn"]
 """A number, one for each column, or to be learned."""
 
 Scale: TypeAlias = float | Literal["learn"]
+
+T = TypeVar("T")
 
 INTERCEPT_PRECISION = 0.01
 """Prior precision of the intercept: weak, as it stands for a base rate and not for an effect."""
@@ -38,27 +39,18 @@ _START = 0.5  # of a learned noise scale, relative to the target's standard devi
 
 
 class FitOptions(NamedTuple):
-    """How to fit, as a user gave it: not checked yet.
+    """How to fit, as a user gave it: not checked yet."""
 
-    Attributes
-    ----------
-    prior_precision
-        Of standardised coefficients.
-    noise_scale
-        Of a target that has a unit, in that unit.
-    groups
-        Columns that share a learned precision, as for :func:`ornstein.models.linear`.
-    fit_intercept
-        Whether the model has an intercept.
-    run
-        Arguments of :func:`ornstein.sample`, such as ``key``, ``draws`` and ``method``.
-    """
-
-    prior_precision: Precision = "learn"
-    noise_scale: Scale = "learn"
-    groups: Groups = None
+    prior_precision: Precision = "learn"  # of standardised coefficients
+    noise_scale: Scale = "learn"  # of a target that has a unit, in that unit
+    groups: Groups = None  # columns that share a learned precision, as for models.linear
     fit_intercept: bool = True
-    run: Mapping[str, Any] = {}
+    run: Mapping[str, Any] = {}  # arguments of ornstein.sample, such as key, draws and method
+
+
+def or_learned(value: T | None) -> T | Literal["learn"]:
+    """What was given; to be learned if nothing was."""
+    return "learn" if value is None else value
 
 
 def fit_rows(
@@ -72,24 +64,9 @@ def fit_rows(
 ) -> Result:
     """Learn what is not given, and sample.
 
-    A noise scale that is learned cannot vanish: columns that determine the target exactly leave
-    :data:`LEAST_NOISE`.
-
-    Parameters
-    ----------
-    family, rows
-        What the target is like, and standardised rows that suit it: ``x``, ``y`` and perhaps
-        weights ``w``.
-    names
-        Of the columns.
-    units
-        How they were standardised.
-    options
-        How to fit.
-    past
-        What earlier rows said.
-    start
-        Hyperparameters to start learning from.
+    ``rows`` are standardised and suit the family: ``x``, ``y`` and perhaps weights ``w``. ``past``
+    is what earlier rows said, ``start`` the hyperparameters to start learning from. A noise scale
+    that is learned cannot vanish: columns that determine the target leave :data:`LEAST_NOISE`.
     """
     dim = family.outputs * (rows["x"].shape[1] + bool(options.fit_intercept))
     if past is None and family.quadratic and dim <= contract.LIMITS.dense:
@@ -104,6 +81,20 @@ def fit_rows(
         if start is not None and set(start) == set(post.hyperparameters):
             learning["start"] = dict(start)
     return sample_whole(post, learn_hyper=learning, **options.run)
+
+
+def hyperparameters(result: Result, units: Units) -> dict[str, Any]:
+    """A run's prior precision of coefficients, one number if they share it, and noise scale.
+
+    The noise scale is in the target's unit.
+    """
+    post = result.posterior
+    precision = post.layout.unravel(np.asarray(post.hyper["prior_precision"]))["coef"]
+    flat = precision.reshape(-1, precision.shape[-1])[0]
+    values = {"prior_precision": flat.tolist() if np.ptp(flat) else float(flat[0])}
+    if "noise_scale" in post.hyper:
+        values["noise_scale"] = float(post.hyper["noise_scale"]) * units.target_scale
+    return values
 
 
 def is_determined(result: Result) -> bool:
@@ -205,13 +196,8 @@ def posterior(
         the residuals of least squares, to start from.
     """
     rows, family = encoded_rows(X, y, encoding), encoding.family
-    options = FitOptions(
-        "learn" if prior_precision is None else prior_precision,
-        "learn" if noise_scale is None else noise_scale,
-    )
-    noise = _START
-    if family.scaled and noise_scale is None:
-        noise = estimate_noise(X, y)
+    options = FitOptions(or_learned(prior_precision), or_learned(noise_scale))
+    noise = estimate_noise(X, y) if family.scaled and noise_scale is None else _START
     return build_posterior(family, rows, encoding.features, encoding.units, options, noise=noise)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from ornstein._base.checks import choice, names_of, shown
+from ornstein._base.checks import choice, few, names_of, shown
 from ornstein._base.errors import InputError
 from ornstein.models.families import FAMILIES, MODELS, TargetColumn
 from ornstein.tables import columns
@@ -16,6 +16,7 @@ from ornstein.tables.columns import Floats, Labels, listing
 from ornstein.tables.encoding import (
     MISSING,
     CategoricalColumn,
+    Column,
     Encoding,
     NumericColumn,
     Target,
@@ -30,16 +31,9 @@ _DIGITS_AND_COMMAS = re.compile(r"[+-]?\d[\d.,]*")
 
 
 class EncodedTable(NamedTuple):
-    """A table as numbers, and how it became that.
+    """A table as numbers: the encoding that made them, and the rows in use, standardised.
 
-    Attributes
-    ----------
-    encoding
-        How the table's columns became numbers.
-    X, y
-        The rows in use, standardised.
-    notes
-        What was left out, filled in or assumed, a sentence each.
+    ``notes`` say what was left out, filled in or assumed, a sentence each.
     """
 
     encoding: Encoding
@@ -72,12 +66,11 @@ def learn(
         columns of numbers, a level of its own elsewhere. Columns without any value are left
         out, and rows without a target dropped, by both.
     """
+    guess = []
     if model is None:
         model, why = guess_model(frame, target)
         guess = [f"{why} Fitting a {model} model."]
-    else:
-        choice("model", model, MODELS)
-        guess = []
+    choice("model", model, MODELS)
     choice("missing", missing, MISSING)
     frame = columns.named(frame)
     _require_target(frame, target)
@@ -91,28 +84,13 @@ def learn(
     return EncodedTable(encoding, X, y, (*guess, *notes, *more, *_references(used)))
 
 
-# The target -------------------------------------------------------------------------------------
-
-
 def guess_model(frame: pd.DataFrame, target: str) -> tuple[str, str]:
     """Guess a model from the target alone, and say why in one sentence.
 
     Two distinct values, of whatever type, call for ``logistic``. Text, categories and truth
     values with more call for ``softmax``. Whole numbers that begin at 0 and stay below 1000 are
     taken for counts, ``poisson``; they might be class labels, which nothing but their meaning
-    can tell. All other numbers call for ``linear``.
-
-    Parameters
-    ----------
-    frame
-        The table; missing values of the target are passed over.
-    target
-        Name of the column to predict.
-
-    Returns
-    -------
-    tuple of str
-        The model's name and the reason.
+    can tell. All other numbers call for ``linear``. Missing values are passed over.
 
     Examples
     --------
@@ -146,17 +124,13 @@ def _learn_target(model: str, column: TargetColumn) -> Target:
     return Target(column.name)
 
 
-def _references(used: tuple[NumericColumn | CategoricalColumn, ...]) -> list[str]:
+def _references(used: tuple[Column, ...]) -> list[str]:
     parts = [
         f"{shown(column.name)} with {shown(column.levels[0])}"
         for column in used
         if isinstance(column, CategoricalColumn)
     ]
-    more = f" and {len(parts) - 5} more" if len(parts) > 5 else ""
-    return [f"Levels are compared: those of {', '.join(parts[:5])}{more}."] if parts else []
-
-
-# Missing values ---------------------------------------------------------------------------------
+    return [f"Levels are compared: those of {few(parts)}."] if parts else []
 
 
 def _resolve_missing(
@@ -196,15 +170,9 @@ def _resolve_missing(
     return frame, [f"{note}." for note, concerned in notes.items() if concerned]
 
 
-# Columns ----------------------------------------------------------------------------------------
-
-
-def _learn_columns(
-    frame: pd.DataFrame,
-) -> tuple[tuple[NumericColumn | CategoricalColumn, ...], list[str]]:
-    learned: list[NumericColumn | CategoricalColumn] = []
-    constant: list[str] = []
-    notes: list[str] = []
+def _learn_columns(frame: pd.DataFrame) -> tuple[tuple[Column, ...], list[str]]:
+    learned: list[Column] = []
+    constant, notes = list[str](), list[str]()
     first_of: dict[bytes, str] = {}
     for name in frame.columns:
         series = frame[name]
@@ -274,10 +242,9 @@ def _refuse_many_levels(name: str, found: Labels) -> None:
         return
     every = "a different one in every row, " if count == rows else ""
     limit = f"at most {MAX_LEVELS} are taken" if count > MAX_LEVELS else "nothing can be learned"
-    numeric = [level for level in found.levels[:1000] if columns.is_number(level)]
     hint = "If it is a name or free text, leave it out; else group its rare levels."
-    if 2 * len(numeric) > min(count, 1000):
-        other = next((level for level in found.levels if not columns.is_number(level)), None)
+    if 2 * sum(map(columns.is_number, found.levels[:1000])) > min(count, 1000):
+        other = _no_number(found)
         hint = "Most of them are numbers"
         hint += f", but not {shown(other)}; correct such values." if other else " kept as text."
     raise InputError(
@@ -286,11 +253,16 @@ def _refuse_many_levels(name: str, found: Labels) -> None:
     )
 
 
+def _no_number(found: Labels) -> str | None:
+    """The first level that is not one."""
+    return next((level for level in found.levels if not columns.is_number(level)), None)
+
+
 def _numbers_among(name: str, found: Labels) -> list[str]:
-    numeric = sum(columns.is_number(level) for level in found.levels)
+    numeric = sum(map(columns.is_number, found.levels))
     if not numeric:
         return []
-    other = next((level for level in found.levels if not columns.is_number(level)), None)
+    other = _no_number(found)
     but = f", but not {shown(other)}" if other is not None else ""
     return [
         f"{shown(name)} is taken as categorical: {numeric} of its {len(found.levels)} levels are "

@@ -1,8 +1,7 @@
 """A model of a user's table: fitted, saved to a folder, and asked about new rows."""
 
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,16 +16,12 @@ from ornstein.results.arviz import arviz_module
 from ornstein.results.predictive import Coefficients
 from ornstein.results.result import Result
 from ornstein.results.summary import interval_ends, summary_table
+from ornstein.storage import codec
 from ornstein.storage.folders import Writer, write_folder
-from ornstein.storage.records import digest
+from ornstein.tables import fitting
 from ornstein.tables.encoding import Encoding
-from ornstein.tables.fitting import (
-    FitOptions,
-    encoded_rows,
-    fit_rows,
-    is_determined,
-    unstandardise,
-)
+from ornstein.tables.fitting import FitOptions, or_learned
+from ornstein.tables.folders import DRAWS, Record, read_draws, read_record, write_record
 from ornstein.tables.learning import EncodedTable
 from ornstein.tables.reading import read
 
@@ -34,23 +29,26 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _PICTURED = 20_000  # rows
-FILES = ("draws.nc", "plan.json", "summary.csv", "table.json", "report.html", "predictions.csv")
+_TABLE = "table.json"
+FILES = (DRAWS, "plan.json", "summary.csv", _TABLE, "report.html", "predictions.csv")
+
+
+@codec.register
+@dataclass(frozen=True, kw_only=True)
+class TableRecord(Record):
+    """A model of a table but for its draws, as a folder keeps it."""
+
+    encoding: Encoding
+    noise_scale: float
+    hyperparameters: dict[str, dict[str, Any]]
 
 
 @dataclass(frozen=True)
 class TableModel:
-    """A model of a table.
+    """A model of a table: its encoding, and draws of the coefficients in standardised units.
 
-    Attributes
-    ----------
-    encoding
-        How a table becomes rows of numbers.
-    draws
-        Of the coefficients, in standardised units.
-    run
-        What was run; None for a model that was loaded from a folder.
-    remarks
-        What to tell the user: what was left out, assumed and learned, a sentence each.
+    ``run`` is None for a model that was loaded from a folder. ``remarks`` say what was left out,
+    assumed and learned, a sentence each.
     """
 
     encoding: Encoding
@@ -91,22 +89,16 @@ class TableModel:
         The prior precision is that of standardised coefficients, the noise scale in the target's
         unit.
         """
-        learning, post = self.result.learning, self.result.posterior
-        precision = post.layout.unravel(np.asarray(post.hyper["prior_precision"]))["coef"]
-        flat = precision.reshape(-1, precision.shape[-1])[0]
-        values: dict[str, Any] = {
-            "prior_precision": flat.tolist() if np.ptp(flat) else float(flat[0]),
-        }
-        if "noise_scale" in post.hyper:
-            values["noise_scale"] = float(post.hyper["noise_scale"]) * self.encoding.target.scale
+        learning = self.result.learning
         learned = set() if learning is None else set(learning.values)
+        values = fitting.hyperparameters(self.result, self.encoding.units)
         return {
             name: {"value": value, "learned": name in learned} for name, value in values.items()
         }
 
     def summary(self, interval: float = 0.9) -> pd.DataFrame:
         """Every coefficient in the units of the table, with the columns of ``Result.summary``."""
-        own = unstandardise(self.encoding, self.result.draws)
+        own = fitting.unstandardise(self.encoding, self.result.draws)
         frame = summary_table(arviz_module().from_dict(posterior=own), interval)
         classes = self.encoding.target.classes or ()
         labels = self.encoding.family.parameter_labels(self.encoding.features, classes)
@@ -121,10 +113,7 @@ class TableModel:
             "rows": f"{self.result.posterior.num_data:,}",
             "columns": f"{len(encoding.features):,} after encoding",
             "prior": "normal, zero mean, on standardised coefficients",
-            **{
-                name.replace("_", " "): _stated(entry)
-                for name, entry in self.hyperparameters().items()
-            },
+            **{name.replace("_", " "): _stated(**e) for name, e in self.hyperparameters().items()},
             "missing values": encoding.missing,
         }
 
@@ -157,27 +146,18 @@ class TableModel:
         )
 
     def save(
-        self,
-        folder: str | Path,
-        extra: Mapping[str, Writer] | None = None,
-        overwrite: bool = False,
+        self, folder: str | Path, extra: Mapping[str, Writer] | None = None, overwrite: bool = False
     ) -> Path:
         """Save the run to a folder, written whole or not at all; ``extra`` files go with it."""
-        about = {
-            "format": 1,
-            "noise_scale": float(np.asarray(self.draws.noise_scale)),
-            "hyperparameters": self.hyperparameters(),
-            "encoding": json.loads(self.encoding.to_json()),
-        }
-
-        def write_about(path: Path) -> None:
-            draws = digest(path.with_name("draws.nc").read_bytes())
-            path.write_text(json.dumps({**about, "draws": draws}, indent=1) + "\n")
-
+        record = TableRecord(
+            encoding=self.encoding,
+            noise_scale=float(self.draws.noise_scale),
+            hyperparameters=self.hyperparameters(),
+        )
         files: dict[str, Writer] = {
             **self.result.files(),
             "summary.csv": lambda path: self.summary().to_csv(path),
-            "table.json": write_about,
+            _TABLE: lambda path: write_record(path, record, (DRAWS,)),
             **(extra or {}),
         }
         return write_folder(folder, files, overwrite, FILES)
@@ -186,23 +166,14 @@ class TableModel:
     def load(cls, folder: str | Path) -> "TableModel":
         """What :meth:`save` wrote, without the run; anything else is an `InputError`."""
         place = Path(folder)
-        about, draws = place / "table.json", place / "draws.nc"
-        for path in (about, draws):
-            if not path.is_file():
-                raise InputError(f"{place} is not a run folder: it has no {path.name}.")
-        try:
-            found = json.loads(about.read_text())
-            encoding = Encoding.from_json(json.dumps(found["encoding"]))
-            noise, version, seal = float(found["noise_scale"]), found["format"], found.get("draws")
-        except InputError as error:
-            raise InputError(f"{about}: {error}") from None
-        except (ValueError, TypeError, KeyError) as error:
-            raise InputError(f"{about} is damaged ({shown(str(error))}); fit again.") from None
-        if version != 1:
-            raise InputError(f"{about} has format {shown(version)}; this version reads 1.")
-        if seal is not None and seal != digest(draws.read_bytes()):  # NetCDF notices little itself
-            raise InputError(f"{draws} is damaged, or does not belong to {about.name}; fit again.")
-        return cls(encoding, _read_draws(draws, encoding, noise))
+        record = read_record(place / _TABLE, TableRecord, (DRAWS,))
+        encoding = record.encoding
+        outputs, columns = encoding.family.outputs, len(encoding.features)
+        shape = (outputs, columns) if outputs > 1 else (columns,)
+        coef, intercept = read_draws(place / DRAWS, shape)
+        return cls(
+            encoding, Coefficients.gather(encoding.model, coef, intercept, record.noise_scale)
+        )
 
 
 def fit_table(
@@ -239,15 +210,12 @@ def fit_table(
     encoding = table.encoding
     run = {"key": key, "draws": draws, "progress": progress, "checkpoint": checkpoint}
     options = FitOptions(
-        "learn" if prior_precision is None else prior_precision,
-        "learn" if noise_scale is None else noise_scale,
-        run={**run, **plan_options},
+        or_learned(prior_precision), or_learned(noise_scale), run={**run, **plan_options}
     )
-    rows = encoded_rows(table.X, table.y, encoding)
-    result = fit_rows(encoding.family, rows, encoding.features, encoding.units, options)
+    rows = fitting.encoded_rows(table.X, table.y, encoding)
+    result = fitting.fit_rows(encoding.family, rows, encoding.features, encoding.units, options)
     model = TableModel(encoding, Coefficients.of_result(result), result)
-    remarks = (*table.notes, *_learning_remarks(model))
-    return TableModel(encoding, model.draws, result, remarks)
+    return replace(model, remarks=(*table.notes, *_learning_remarks(model)))
 
 
 def read_new(path: Path, encoding: Encoding) -> pd.DataFrame:
@@ -275,7 +243,7 @@ def _learning_remarks(model: TableModel) -> list[str]:
         if entry["learned"]
     ]
     remarks = [f"Learned: {', '.join(learned)}."]
-    if is_determined(model.result):
+    if fitting.is_determined(model.result):
         remarks.append(
             "The columns determine the target exactly: the noise scale is the least that is "
             "learned. If that is a surprise, leave out the column that gives the target away "
@@ -286,27 +254,7 @@ def _learning_remarks(model: TableModel) -> list[str]:
     return remarks + [f"While learning, {note}." for note in learning.notes]
 
 
-def _stated(entry: Mapping[str, Any]) -> str:
+def _stated(value: float | list[float], learned: bool) -> str:
     """A hyperparameter and where it is from."""
-    values = np.atleast_1d(entry["value"])
-    number = f"{values[0]:.4g}" if len(values) == 1 else f"one for each of {len(values)} columns"
-    return f"{number}, {'learned' if entry['learned'] else 'given'}"
-
-
-def _read_draws(path: Path, encoding: Encoding, noise: float) -> Coefficients:
-    import xarray
-
-    try:
-        with xarray.open_dataset(path, group="posterior", engine="h5netcdf") as found:
-            coef, intercept = (
-                np.asarray(found[name].values, float) for name in ("coef", "intercept")
-            )
-    except (OSError, KeyError, ValueError, RuntimeError) as error:
-        raise InputError(f"{path} is damaged ({shown(str(error))}); fit again.") from None
-    outputs = encoding.family.outputs
-    width = (outputs,) if outputs > 1 else ()
-    if coef.shape[2:] != (*width, len(encoding.features)) or intercept.shape[2:] != width:
-        raise InputError(f"{path} does not belong to this folder's table.json; fit again.")
-    if not (np.isfinite(coef).all() and np.isfinite(intercept).all() and coef.size):
-        raise InputError(f"{path} has no finite draws; fit again.")
-    return Coefficients.gather(encoding.model, coef, intercept, noise)
+    number = f"one for each of {len(value)} columns" if isinstance(value, list) else f"{value:.4g}"
+    return f"{number}, {'learned' if learned else 'given'}"

@@ -5,8 +5,7 @@ import gzip
 import io
 import os
 import zlib
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -54,8 +53,13 @@ def read(path: str | os.PathLike[str], text: Collection[str] = ()) -> pd.DataFra
         If the file cannot be read as a table; the message says why.
     """
     path = Path(path)
-    suffix = _suffix(path)
-    with _describing(path):
+    suffix = known_suffix(path)
+    if not suffix:
+        raise InputError(
+            f"{path}: the suffix does not say what the file is; choose one of "
+            f"{', '.join(SUFFIXES)}."
+        )
+    try:
         if path.is_dir():
             raise InputError(f"{path} is a folder; name one file in it.")
         if path.stat().st_size == 0:
@@ -67,26 +71,6 @@ def read(path: str | os.PathLike[str], text: Collection[str] = ()) -> pd.DataFra
             if suffix.endswith(".gz"):
                 content = gzip.decompress(content)
             frame = _read_text(path, content, "\t" if suffix.startswith(".tsv") else None, text)
-    if frame.empty:
-        raise InputError(f"{path} has no rows: it names {len(frame.columns)} columns and ends.")
-    return frame
-
-
-def _suffix(path: Path) -> str:
-    name = path.name.lower()
-    found = [suffix for suffix in SUFFIXES if name.endswith(suffix)]
-    if not found:
-        raise InputError(
-            f"{path}: the suffix does not say what the file is; known are {', '.join(SUFFIXES)}."
-        )
-    return max(found, key=len)
-
-
-@contextmanager
-def _describing(path: Path) -> Iterator[None]:
-    """Every way a file can disappoint becomes one `InputError` that names it."""
-    try:
-        yield
     except InputError:
         raise
     except FileNotFoundError as error:
@@ -94,9 +78,14 @@ def _describing(path: Path) -> Iterator[None]:
     except (pa.ArrowException, OSError, EOFError, ValueError, zlib.error) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise InputError(f"{path} cannot be read: {reason}") from error
+    if frame.empty:
+        raise InputError(f"{path} has no rows: it names {len(frame.columns)} columns and ends.")
+    return frame
 
 
-# Text -------------------------------------------------------------------------------------------
+def known_suffix(path: Path) -> str:
+    """The longest of :data:`SUFFIXES` that a file's name ends with; empty if none."""
+    return max((end for end in SUFFIXES if path.name.lower().endswith(end)), key=len, default="")
 
 
 def _read_text(
@@ -186,18 +175,13 @@ def _parse(path: Path, content: bytes, separator: str, names: list[str]) -> Any:
 def _refuse_undecodable(path: Path, content: bytes) -> None:
     """Raise for what is not UTF-8, before Arrow meets it in a row that it would report."""
     try:
-        pa.scalar(content, pa.large_binary()).cast(pa.large_string())
-    except pa.ArrowInvalid:
-        pass
-    else:
-        return
-    for number, line in enumerate(content.splitlines(), start=1):
-        try:
-            line.decode()
-        except UnicodeDecodeError as error:
-            raise InputError(
-                f"{path}: line {number} is not text in UTF-8: {shown(line)}. Save it as UTF-8."
-            ) from error
+        content.decode()
+    except UnicodeDecodeError as error:
+        number = len(content[: error.start + 1].splitlines())
+        line = content.splitlines()[number - 1]
+        raise InputError(
+            f"{path}: line {number} is not text in UTF-8: {shown(line)}. Save it as UTF-8."
+        ) from error
 
 
 def _refuse_open_quote(path: Path, content: bytes, table: Any) -> None:
@@ -214,9 +198,6 @@ def _without_missing_words(column: Any) -> Any:
     words = pa.array(MISSING_WORDS, pa.string())
     missing = pc.is_in(pc.utf8_trim_whitespace(column), value_set=words)
     return pc.if_else(missing, pa.scalar(None, pa.string()), column)
-
-
-# Parquet ----------------------------------------------------------------------------------------
 
 
 def _read_parquet(path: Path) -> pd.DataFrame:
