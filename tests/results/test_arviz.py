@@ -12,7 +12,7 @@ from ornstein.results.arviz import arviz_module
 
 CHILD = """
 import platformdirs
-from ornstein._arviz import arviz_module
+from ornstein.results.arviz import arviz_module
 usual = platformdirs.user_cache_dir
 print(arviz_module().__name__, platformdirs.user_cache_dir is usual)
 """

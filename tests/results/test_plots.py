@@ -10,9 +10,9 @@ import ornstein as orn
 from ornstein.hyper.learning import interval
 from ornstein.results import plots, report
 from ornstein.results.noise import simulated
-from ornstein.results.plots._draws import _clearest
-from ornstein.results.plots._noise import along_modes
-from ornstein.results.plots._style import short
+from ornstein.results.plots.draws import _clearest
+from ornstein.results.plots.noise import along_modes
+from ornstein.results.plots.style import short
 from ornstein.results.report import words
 from support.problems import as_generic, features, regression
 from support.sizes import set_limits
@@ -123,7 +123,7 @@ class TestEveryKindOfRun:
 
     @pytest.fixture(autouse=True)
     def _without_svg(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("ornstein.results.report.page.data_uri", lambda _: "data:,")
+        monkeypatch.setattr("ornstein.results.report.pictures.data_uri", lambda _: "data:,")
 
     def test_laplace(self) -> None:
         page = report.render(orn.sample(regression(), method="laplace", draws=50))

@@ -16,8 +16,8 @@ from ornstein.models.contract import Model
 from ornstein.models.posterior import Posterior
 from ornstein.planning.plans import Plan
 
-_LEAST_DRAWS, _MOST_DRAWS = 32, 512  # at which the noise is looked at
-_WORK = 2e10  # multiplications spent on that; beyond, fewer rows and draws are looked at
+_LEAST_DRAWS, _MOST_DRAWS = 32, 512  # at which the noise is measured
+_WORK = 2e10  # multiplications spent on that; beyond, fewer rows and draws are used
 _SIMULATED_ROWS, _SIMULATED = 5_000, 2_048  # rows and minibatches of a simulation
 _SIMULATED_READS = 8_000_000  # rows read in it, at most
 
@@ -84,7 +84,7 @@ class Noise(NamedTuple):
     plain: Vector
 
 
-def look_at_noise(post: Posterior, plan: Plan, draws: Vector) -> Noise:
+def noise_at_draws(post: Posterior, plan: Plan, draws: Vector) -> Noise:
     """The noise that was planned for, and what it is where the draws are."""
     budget = int(_WORK / plan.dim**2)
     rows = _some_rows(post, plan, max(1000, min(20_000, budget // _LEAST_DRAWS)))

@@ -1,6 +1,5 @@
 """The paper's Figure 3: prior precisions learned while sampling, against held-out losses."""
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,28 +17,26 @@ import ornstein as orn
 from ornstein._base import checks
 from ornstein._base.errors import UnstablePlanError
 from ornstein._base.progress import each
+from ornstein.experiments.divergence import save, write_json
 from ornstein.hyper import LearningOptions, ascend
 from ornstein.hyper.cross_validation import at_optimum, mean_loss
 
 KEY = 2016
-TOLERANCE = 0.5  # posterior standard deviations of log lambda, which are some hundredths
+TOLERANCE = 0.5  # posterior standard deviations of log lambda, which are a few hundredths
 DRAWS = 50
 START = 10.0
+_SAMPLING: Mapping[str, Any] = MappingProxyType(
+    {"key": KEY, "draws": DRAWS, "progress": False, "dtype": "float32"}
+)
 _GRID = (1000, 500, 200, 100, 50, 20, 10, 5, 2, 1)
 
 
 @dataclass(frozen=True)
-class Problem:
+class Split:
     """Multinomial logistic regression without intercept: rows to learn from and rows held out.
 
-    Attributes
-    ----------
-    name, title
-        The data set, and the panel's title.
-    rows
-        ``() -> (X, y, X_test, y_test)``.
-    grid
-        Prior precisions, from large to small: every search starts where the last one ended.
+    ``rows`` returns ``(X, y, X_test, y_test)``; ``grid`` has prior precisions from large to small,
+    as every search starts where the last one ended.
     """
 
     name: str
@@ -51,10 +48,8 @@ class Problem:
         """Of the rows to learn from, and of those held out."""
         X, y, X_test, y_test = self.rows()
         classes = int(y.max()) + 1
-        return (
-            orn.models.softmax(X, y, num_classes=classes),
-            orn.models.softmax(X_test, y_test, num_classes=classes),
-        )
+        train = orn.models.softmax(X, y, num_classes=classes)
+        return train, orn.models.softmax(X_test, y_test, num_classes=classes)
 
 
 def _mnist() -> tuple[npt.NDArray[Any], ...]:
@@ -77,22 +72,18 @@ def _covertype() -> tuple[npt.NDArray[Any], ...]:
     return X[train], y[train], X[test], y[test]
 
 
-PROBLEMS: Mapping[str, Problem] = MappingProxyType(
+_SMALL = (0.5, 0.2, 0.1, 0.05, 0.02, 0.01)
+PROBLEMS: Mapping[str, Split] = MappingProxyType(
     {
-        problem.name: problem
-        for problem in (
-            Problem("mnist", "MNIST", _mnist, _GRID),
-            Problem(
-                "covertype", "covertype", _covertype, (*_GRID, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01)
-            ),
-        )
+        "mnist": Split("mnist", "MNIST", _mnist, _GRID),
+        "covertype": Split("covertype", "covertype", _covertype, (*_GRID, *_SMALL)),
     }
 )
 
 METHODS = ("exact", "laplace", "scalar", "diagonal", "bbvi")
 """``exact`` learns from its draws and ``laplace`` is MacKay's fixed point, both from lambda = 10.
-The others, whose chains would need millions of steps, go on from where ``laplace`` came to rest,
-with the moments T2 predicts of them."""
+The others, whose chains would need millions of steps, continue from where ``laplace`` converged,
+with the moments that T2 predicts of them."""
 
 _PLANS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
@@ -110,28 +101,25 @@ def figure3(
     data: Sequence[str] = tuple(PROBLEMS),
     progress: bool | None = None,
 ) -> list[dict[str, Any]]:
-    """Held-out loss of the MAP estimate over a grid, and where each method comes to rest.
+    """Held-out loss of the MAP estimate over a grid, and where each method converges.
 
     Writes ``figure3.png`` and ``figure3.json``.
     """
     for name in data:
         checks.choice("data", name, tuple(PROBLEMS))
-    folder.mkdir(parents=True, exist_ok=True)
     records = []
     pieces = sum(len(PROBLEMS[name].grid) + 1 + len(METHODS) for name in data)
     with each("figure 3", pieces, progress) as ready:
         for name in data:
             records.append(_measure(PROBLEMS[name], ready))
-            (folder / "figure3.json").write_text(json.dumps(records, indent=1) + "\n")
-    draw(records).savefig(folder / "figure3.png", dpi=110)
+            write_json(folder, "figure3", records)
     for record in records:
         console.print(_table(record))
-    for suffix in ("png", "json"):
-        console.print(f"wrote {folder / 'figure3'}.{suffix}", markup=False, highlight=False)
+    save(folder, "figure3", records, draw(records), console)
     return records
 
 
-def _measure(problem: Problem, ready: Callable[[str], None]) -> dict[str, Any]:
+def _measure(problem: Split, ready: Callable[[str], None]) -> dict[str, Any]:
     train, test = problem.posteriors()
     grid, seconds, here = [], [], train
     for precision in problem.grid:
@@ -167,7 +155,7 @@ def _measure(problem: Problem, ready: Callable[[str], None]) -> dict[str, Any]:
 def _fixed_seconds(post: orn.Posterior) -> float:
     """What planning and sampling cost where nothing is learned, from the same start."""
     began = perf_counter()
-    orn.sample(post, key=KEY, draws=DRAWS, progress=False, dtype="float32")
+    orn.sample(post, **_SAMPLING)
     return perf_counter() - began
 
 
@@ -180,14 +168,7 @@ def _choose(
         found = orn.evidence(post, tolerance=0.01)
         there, message = found.posterior, f"{found.iterations} iterations"
     elif name == "exact":
-        learned = orn.learn(
-            post,
-            tolerance=TOLERANCE,
-            key=KEY,
-            draws=DRAWS,
-            progress=False,
-            dtype="float32",
-        )
+        learned = orn.learn(post, tolerance=TOLERANCE, **_SAMPLING)
         there, message, learning = learned.posterior, learned.message, learned.seconds
     else:
         there, message = _by_prediction(post, _PLANS[name])
@@ -202,7 +183,7 @@ def _choose(
 
 
 def _by_prediction(post: orn.Posterior, plan: Mapping[str, Any]) -> tuple[orn.Posterior, str]:
-    """Where a sampler's own moments, as T2 predicts them, come to rest."""
+    """Where learning from a sampler's own moments, as T2 predicts them, converges."""
     options = LearningOptions(tolerance=TOLERANCE, moments="plan")
     diagonal = plan["method"] == "exact"
     for rho in _RHO if diagonal else (None,):
@@ -225,12 +206,8 @@ def draw(records: Sequence[Mapping[str, Any]]) -> Figure:
     panels = figure.subplots(1, len(records), squeeze=False)[0]
     for ax, record in zip(panels, records, strict=True):
         grid = sorted(record["grid"], key=lambda point: point["lambda"])
-        ax.plot(
-            [point["lambda"] for point in grid],
-            [point["test_loss"] for point in grid],
-            "k.-",
-            label="MAP estimate over the grid",
-        )
+        x, y = ([point[name] for point in grid] for name in ("lambda", "test_loss"))
+        ax.plot(x, y, "k.-", label="MAP estimate over the grid")
         for marker, choice in zip("sD*^v", record["chosen"], strict=False):
             ax.plot(choice["lambda"], choice["test_loss"], marker, ms=9, label=choice["method"])
         ax.set(xscale="log", xlabel="prior precision", ylabel="held-out loss per row")

@@ -11,7 +11,7 @@ from ornstein._base.checks import choice
 from ornstein._base.types import Vector
 from ornstein.linalg.operators import as_matrix
 from ornstein.results.arviz import arviz_module
-from ornstein.results.plots._style import (
+from ornstein.results.plots.style import (
     CHAINS,
     HALF,
     MOST_PARAMETERS,
@@ -38,8 +38,7 @@ def intervals(result: Result, title: str = "", mass: float = 0.9) -> Figure:
     ax.hlines(rows, low, high, color=POSTERIOR, linewidth=2)
     ax.plot(flat[:, shown].mean(axis=0), rows, "o", color=POSTERIOR, markersize=4)
     ax.axvline(0, color="grey", linewidth=0.8)
-    ax.set_xlabel(f"mean and {mass:.0%} interval")
-    ax.set_title(title)
+    ax.set(xlabel=f"mean and {mass:.0%} interval", title=title)
     return figure
 
 
@@ -92,9 +91,7 @@ def _scaled_covariances(result: Result, scale: str) -> dict[str, Vector]:
 
 def _map(ax: Axes, name: str, cov: Vector) -> AxesImage:
     image = ax.imshow(cov, vmin=-1.5, vmax=1.5, cmap=_clear_middle())
-    ax.set_title(name)
-    ax.set_xticks([])
-    ax.set_yticks([])
+    ax.set(title=name, xticks=[], yticks=[])
     return image
 
 
