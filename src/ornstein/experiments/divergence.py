@@ -26,7 +26,7 @@ _CHAINS = 4
 
 
 @dataclass(frozen=True)
-class Problem:
+class Experiment:
     """A data set with the paper's model (prior precision 1, no intercept) and batch size.
 
     Attributes
@@ -61,13 +61,13 @@ class Problem:
         return model(X, data.y, feature_names=names)
 
 
-PROBLEMS: Mapping[str, Problem] = MappingProxyType(
+PROBLEMS: Mapping[str, Experiment] = MappingProxyType(
     {
         problem.name: problem
         for problem in (
-            Problem("wine", 100, 1e-3),
-            Problem("skin", 10_000, 1e-5, logistic=True),
-            Problem("protein", 100, 1e-6),
+            Experiment("wine", 100, 1e-3),
+            Experiment("skin", 10_000, 1e-5, logistic=True),
+            Experiment("protein", 100, 1e-6),
         )
     }
 )
@@ -136,7 +136,7 @@ def table1(
     return records
 
 
-def _measured(problem: Problem, method: str, draws: int) -> dict[str, Any]:
+def _measured(problem: Experiment, method: str, draws: int) -> dict[str, Any]:
     """One cell of the table."""
     variant = method.removesuffix("-paper")
     given: dict[str, Any] = {"batch_size": problem.batch_size}

@@ -32,7 +32,7 @@ _GRID = (1000, 500, 200, 100, 50, 20, 10, 5, 2, 1)
 
 
 @dataclass(frozen=True)
-class Split:
+class HeldOut:
     """Multinomial logistic regression without intercept: rows to learn from and rows held out.
 
     ``rows`` returns ``(X, y, X_test, y_test)``; ``grid`` has prior precisions from large to small,
@@ -73,10 +73,10 @@ def _covertype() -> tuple[npt.NDArray[Any], ...]:
 
 
 _SMALL = (0.5, 0.2, 0.1, 0.05, 0.02, 0.01)
-PROBLEMS: Mapping[str, Split] = MappingProxyType(
+PROBLEMS: Mapping[str, HeldOut] = MappingProxyType(
     {
-        "mnist": Split("mnist", "MNIST", _mnist, _GRID),
-        "covertype": Split("covertype", "covertype", _covertype, (*_GRID, *_SMALL)),
+        "mnist": HeldOut("mnist", "MNIST", _mnist, _GRID),
+        "covertype": HeldOut("covertype", "covertype", _covertype, (*_GRID, *_SMALL)),
     }
 )
 
@@ -119,7 +119,7 @@ def figure3(
     return records
 
 
-def _measure(problem: Split, ready: Callable[[str], None]) -> dict[str, Any]:
+def _measure(problem: HeldOut, ready: Callable[[str], None]) -> dict[str, Any]:
     train, test = problem.posteriors()
     grid, seconds, here = [], [], train
     for precision in problem.grid:
