@@ -231,7 +231,7 @@ def _quadratic_loss(post: Posterior, plan: Plan, draws: Vector) -> Check:
     number = 0.5 * float(np.var(losses[1:] - losses[0] - quadratic))
     return Check(
         "A4",
-        "the posterior is Gaussian: the loss is quadratic",
+        "the posterior is Gaussian",
         number,
         "nats between the posterior and its Gaussian approximation",
         _verdict(number, 0.05, 0.3),
@@ -256,7 +256,7 @@ def _specification(plan: Plan) -> Check:
     narrow = "too narrow" if high * low > 1 else "too wide"
     return Check(
         "model",
-        "the model fits the rows: noise matches curvature (C = A)",
+        "the model fits: gradient noise matches curvature",
         number,
         meaning,
         _verdict(number, 2.0, 4.0),
