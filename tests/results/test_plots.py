@@ -65,7 +65,7 @@ def test_draws_that_are_no_iterates_have_no_picture_of_noise() -> None:
 
 def test_spread_is_measured_over_predicted(plain: orn.Result) -> None:
     figure = plots.spread(plain)
-    ratio = np.asarray(figure.axes[0].lines[1].get_xdata())
+    ratio = np.asarray(figure.axes[0].lines[0].get_xdata())
     flat = plain.flat.reshape(-1, plain.plan.dim)
     np.testing.assert_allclose(
         ratio, flat.std(axis=0, ddof=1) / np.sqrt(np.diag(plain.plan.predicted_cov))
@@ -73,7 +73,7 @@ def test_spread_is_measured_over_predicted(plain: orn.Result) -> None:
     wide = plots.spread(
         replace(plain, flat=plain.plan.center + 2 * (plain.flat - plain.plan.center))
     )
-    np.testing.assert_allclose(np.asarray(wide.axes[0].lines[1].get_xdata()), 2 * ratio)
+    np.testing.assert_allclose(np.asarray(wide.axes[0].lines[0].get_xdata()), 2 * ratio)
 
 
 @pytest.mark.parametrize(("columns", "pictures"), [(2, 2), (6, 2)], ids=["apart", "together"])

@@ -27,16 +27,9 @@ _CHAINS = 4
 
 @dataclass(frozen=True)
 class Experiment:
-    """A data set with the paper's model (prior precision 1, no intercept) and batch size.
+    """A data set with the paper's batch size and its step of SGLD.
 
-    Attributes
-    ----------
-    name, batch_size
-        The data set and S.
-    sgld_step
-        The paper's step size of SGLD.
-    logistic
-        Whether the model is logistic; otherwise linear with unit noise.
+    The model is linear with unit noise, or logistic; prior precision 1, no intercept.
     """
 
     name: str
@@ -63,12 +56,9 @@ class Experiment:
 
 PROBLEMS: Mapping[str, Experiment] = MappingProxyType(
     {
-        problem.name: problem
-        for problem in (
-            Experiment("wine", 100, 1e-3),
-            Experiment("skin", 10_000, 1e-5, logistic=True),
-            Experiment("protein", 100, 1e-6),
-        )
+        "wine": Experiment("wine", 100, 1e-3),
+        "skin": Experiment("skin", 10_000, 1e-5, logistic=True),
+        "protein": Experiment("protein", 100, 1e-6),
     }
 )
 

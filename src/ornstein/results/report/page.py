@@ -9,13 +9,7 @@ import jinja2
 import pandas as pd
 
 from ornstein.results.diagnosis import Diagnosis
-from ornstein.results.report import words
-from ornstein.results.report.pictures import (
-    Section,
-    of_chains,
-    of_coefficients,
-    of_hyperparameters,
-)
+from ornstein.results.report import pictures, words
 from ornstein.results.result import Result
 
 _MOST_ROWS = 60  # of the table of coefficients
@@ -36,7 +30,7 @@ def render(
     about: Mapping[str, str] | None = None,
     remarks: Sequence[str] = (),
     summary: pd.DataFrame | None = None,
-    sections: Sequence[Section] = (),
+    sections: Sequence[pictures.Section] = (),
     command: str = "",
     key: int | None = None,
     diagnosis: Diagnosis | None = None,
@@ -82,8 +76,8 @@ def render(
         rows=_cells(table[:_MOST_ROWS]),
         own_units=summary is not None,
         left_out=max(0, len(table) - _MOST_ROWS),
-        coefficients=of_coefficients(result),
-        sections=[*sections, *of_hyperparameters(result), *of_chains(result, diagnosis)],
+        coefficients=pictures.of_coefficients(result),
+        sections=[*sections, *pictures.of_run(result, diagnosis)],
         learned=words.learned(result),
         learning=result.learning,
         checks=diagnosis.checks,

@@ -57,42 +57,33 @@ def of_coefficients(result: Result) -> Section:
     return Section("Coefficients", text, plots.intervals(result))
 
 
-def of_hyperparameters(result: Result) -> list[Section]:
-    """The path of the hyperparameters, if any were learned."""
-    if result.learning is None:
-        return []
-    text = (
-        "How the values moved while they were learned: evaluations at the optimum, plans, and "
-        "rounds of draws. The band is two posterior standard deviations wide to each side."
-    )
-    figures = plots.hyperparameters(result.learning, result.posterior.learnable)
-    return [Section("Hyperparameters", text, figures)]
-
-
-def of_chains(result: Result, diagnosis: Diagnosis) -> list[Section]:
-    """Whether the chains did what the plan predicted."""
-    sections = [
-        Section(
-            "Traces and ranks",
-            "The parameters with the fewest effective draws. The chains' traces should look alike, "
-            "and their ranks should be level.",
-            plots.traces(result),
+def of_run(result: Result, diagnosis: Diagnosis) -> list[Section]:
+    """The path of learned hyperparameters, and whether the chains did what the plan predicted."""
+    sections = []
+    if result.learning is not None:
+        text = (
+            "How the values moved while they were learned: evaluations at the optimum, plans, and "
+            "rounds of draws. The band is two posterior standard deviations wide to each side."
         )
-    ]
+        paths = plots.hyperparameters(result.learning, result.posterior.learnable)
+        sections.append(Section("Hyperparameters", text, paths))
+    text = (
+        "The parameters with the fewest effective draws. The chains' traces should look alike, and "
+        "their ranks should be level."
+    )
+    sections.append(Section("Traces and ranks", text, plots.traces(result)))
     spread = (
         "Each standard deviation is divided by its prediction, with two Monte-Carlo errors: bars "
         "should touch the line."
     )
     if not compares_matrices(result):
         return [*sections, Section("Predicted and measured spread", spread, plots.spread(result))]
-    sections.append(
-        Section(
-            "Predicted and measured covariance",
-            "On the posterior's own scale, exact draws show ones on the diagonal and zeros "
-            f"elsewhere. {spread}",
-            (*plots.covariance_maps(result), plots.spread(result)),
-        )
+    text = (
+        "On the posterior's own scale, exact draws show ones on the diagonal and zeros elsewhere. "
+        + spread
     )
+    maps = (*plots.covariance_maps(result), plots.spread(result))
+    sections.append(Section("Predicted and measured covariance", text, maps))
     noise = plots.gradient_noise(result, diagnosis)
     if noise:
         text = (
