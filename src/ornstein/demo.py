@@ -4,7 +4,7 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 from sklearn.datasets import load_breast_cancer, load_diabetes
 
 from ornstein import models
@@ -107,12 +107,10 @@ def _compare(result: Result, console: Console) -> None:
 
 def _summary_table(result: Result) -> Table:
     frame = result.summary().drop(columns=report.LEFT_OUT)
-    table = Table(title="Summary", title_justify="left")
-    table.add_column("parameter")
-    for name in frame.columns:
-        table.add_column(str(name), justify="right")
-    for label, row in zip(result.plan.labels, frame.to_numpy(float), strict=True):
-        table.add_row(escape(label), *(f"{number:.4g}" for number in row))
+    head = (Column(str(name), justify="right") for name in frame.columns)
+    table = Table("parameter", *head, title="Summary", title_justify="left")
+    for label, numbers in report.cells(frame):
+        table.add_row(escape(label), *numbers)
     return table
 
 

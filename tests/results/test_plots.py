@@ -45,7 +45,7 @@ def test_noise_of_simulated_steps_is_the_planned_one(plain: orn.Result) -> None:
     np.testing.assert_allclose(quiet, noise / 2, rtol=1e-9, atol=1e-12)
 
 
-def test_noise_is_the_same_for_a_model_of_ones_own(plain: orn.Result) -> None:
+def test_noise_is_the_same_for_a_custom_model(plain: orn.Result) -> None:
     own = as_generic(plain.posterior)
     flat = plain.flat.reshape(-1, plain.plan.dim)
     with jax.enable_x64(True):
@@ -56,7 +56,7 @@ def test_noise_is_the_same_for_a_model_of_ones_own(plain: orn.Result) -> None:
     np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-9)
 
 
-def test_draws_that_are_no_iterates_have_no_picture_of_noise() -> None:
+def test_draws_that_are_not_iterates_have_no_picture_of_noise() -> None:
     result = orn.sample(regression(), method="laplace", draws=50)
     diagnosis = result.diagnose()
     assert diagnosis.noise is None

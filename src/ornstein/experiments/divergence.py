@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import product
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -113,11 +114,10 @@ def table1(
         checks.choice("data", name, tuple(PROBLEMS))
     records = []
     with each("table 1", len(methods) * len(data), progress) as ready:
-        for name in data:
-            for method in methods:
-                ready(f"{name}, {method}")
-                records.append(_measured(PROBLEMS[name], method, draws))
-                write_json(folder, "table1", records)
+        for name, method in product(data, methods):
+            ready(f"{name}, {method}")
+            records.append(_measured(PROBLEMS[name], method, draws))
+            write_json(folder, "table1", records)
     console.print(_table(records, methods, data))
     for record in records:
         if record["note"]:
@@ -177,24 +177,22 @@ def figure1(
     """
     panels, records = {}, []
     with each("figure 1", len(methods) * len(data), progress) as ready:
-        for dataset in data:
-            for method in methods:
-                ready(f"{dataset}, {method}")
-                result = panels[method, dataset] = _run(dataset, method, draws)
-                posterior, predicted, measured = plots.projected(result)
-                records.append(
-                    {
-                        "dataset": dataset,
-                        "method": method,
-                        "predicted_kl": result.plan.predicted_kl,
-                        "measured_kl": result.measured_kl().value,
-                        "mc_error": result.measured_kl().floor,
-                        "draws": result.flat.shape[0] * result.flat.shape[1],
-                        "posterior_cov": posterior.tolist(),
-                        "predicted_cov": predicted.tolist(),
-                        "measured_cov": measured.tolist(),
-                    }
-                )
+        for dataset, method in product(data, methods):
+            ready(f"{dataset}, {method}")
+            result = panels[method, dataset] = _run(dataset, method, draws)
+            kl = result.measured_kl()
+            covs = zip(("posterior", "predicted", "measured"), plots.projected(result), strict=True)
+            records.append(
+                {
+                    "dataset": dataset,
+                    "method": method,
+                    "predicted_kl": result.plan.predicted_kl,
+                    "measured_kl": kl.value,
+                    "mc_error": kl.floor,
+                    "draws": result.flat.shape[0] * result.flat.shape[1],
+                    **{f"{name}_cov": cov.tolist() for name, cov in covs},
+                }
+            )
     grid = [[panels[method, dataset] for dataset in data] for method in methods]
     rows, columns = [_ROWS[method] for method in methods], [_COLUMNS[dataset] for dataset in data]
     figure = plots.projections(grid, rows, columns)

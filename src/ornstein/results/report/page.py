@@ -73,7 +73,7 @@ def render(
         plan=words.plan_in_words(result, found),
         warnings=list(result.plan.warnings),
         columns=[str(column) for column in table.columns],
-        rows=_cells(table[:_MOST_ROWS]),
+        rows=cells(table[:_MOST_ROWS]),
         own_units=summary is not None,
         left_out=max(0, len(table) - _MOST_ROWS),
         coefficients=pictures.of_coefficients(result),
@@ -100,6 +100,7 @@ def _about(result: Result) -> dict[str, str]:
     return {"rows": f"{result.plan.num_data:,}", "parameters": ", ".join(labels[:8]) + more}
 
 
-def _cells(table: pd.DataFrame) -> list[tuple[str, list[str]]]:
+def cells(table: pd.DataFrame) -> list[tuple[str, list[str]]]:
+    """Every row's name, and its numbers to four digits."""
     lines = zip(table.index, table.to_numpy(dtype=float), strict=True)
     return [(str(name), [f"{value:.4g}" for value in line]) for name, line in lines]
