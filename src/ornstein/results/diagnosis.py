@@ -36,6 +36,10 @@ class Check:
     verdict: str
     remedy: str
 
+    def __str__(self) -> str:
+        """What is assumed, and the name."""
+        return f"{self.assumption} ({self.name})"
+
 
 @dataclass(frozen=True)
 class Diagnosis:
@@ -72,7 +76,7 @@ class Diagnosis:
         """A readable table."""
         lines = []
         for check in self.checks:
-            lines.append(f"{check.verdict:<4}  {check.assumption} ({check.name})")
+            lines.append(f"{check.verdict:<4}  {check}")
             lines.append(f"      {check.number:.3g}: {check.meaning}")
             if check.verdict != "ok":
                 lines.append(f"      -> {check.remedy}")
@@ -163,7 +167,7 @@ def _constant_noise(plan: Plan, noise: Noise, C_S: Vector) -> Check:
         number,
         f"{kind} relative change of a predicted variance",
         _verdict(number, 0.1, 0.3),
-        "the noise grows away from the optimum: raise batch_size, or use more data or prior",
+        "the noise grows away from the optimum: raise batch_size, or use a stronger prior",
     )
 
 
@@ -245,23 +249,23 @@ def _specification(plan: Plan) -> Check:
     The extremes of C / A are judged; without matrices single directions scatter, and their mean is.
     """
     if plan.geometry.approximate:
-        ratios, help_ = _ratios_along_basis(plan.geometry), ""
+        ratios, remedy = _ratios_along_basis(plan.geometry), "check the model"
         low = high = float(max(ratios.mean(), 1e-12))
-        meaning = f"mean C / A along the basis, from {ratios.min():.2g} to {ratios.max():.2g}"
+        where = f"on average (C / A from {ratios.min():.2g} to {ratios.max():.2g} along the basis)"
     else:
-        ratios, help_ = _noise_over_curvature(plan), ", or use method='sandwich'"
+        ratios = _noise_over_curvature(plan)
+        remedy = "check noise_scale and the model, or use method='sandwich'"
         low, high = float(max(ratios[0], 1e-12)), float(ratios[-1])
-        meaning = f"C / A is between {low:.2g} and {high:.2g}"
+        where = f"at most (C / A from {low:.2g} to {high:.2g})"
     number = max(high, 1 / low)
     narrow = "too narrow" if high * low > 1 else "too wide"
     return Check(
         "model",
         "the model fits: gradient noise matches curvature",
         number,
-        meaning,
+        f"times between noise and curvature, {where}",
         _verdict(number, 2.0, 4.0),
-        f"the model looks misspecified, its intervals {narrow}: check noise_scale and the model"
-        + help_,
+        f"the model looks misspecified, its intervals {narrow}: {remedy}",
     )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from ornstein._base.version import __version__
 from ornstein.hyper.learning import interval
 from ornstein.planning.plans import Plan
-from ornstein.results.diagnosis import Check, Diagnosis
+from ornstein.results.diagnosis import Diagnosis
 from ornstein.results.measure import MeasuredKL
 from ornstein.results.result import Result
 
@@ -39,15 +39,12 @@ def verdict(result: Result, diagnosis: Diagnosis) -> tuple[str, str]:
             "The draws are right for this model, but the model does not fit the rows well: its "
             "intervals may be too narrow or too wide."
         )
+    named = "; ".join(map(str, failed or warned))
     if failed:
-        return "fail", f"Do not trust these draws yet. Checks that failed: {_named(failed)}."
+        return "fail", f"Do not trust these draws yet. Checks that failed: {named}."
     if warned:
-        return "warn", f"Usable with care. Checks to read: {_named(warned)}."
+        return "warn", f"Usable with care. Checks to read: {named}."
     return "ok", "Every check passed."
-
-
-def _named(checks: list[Check]) -> str:
-    return "; ".join(f"{check.assumption} ({check.name})" for check in checks)
 
 
 def figures(
