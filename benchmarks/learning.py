@@ -20,7 +20,7 @@ from sklearn.linear_model import LogisticRegression
 
 import ornstein as orn
 from benchmarks.clock import once
-from ornstein.experiments.figure3 import DRAWS, KEY, PROBLEMS, START, TOLERANCE
+from ornstein.experiments.held_out import DRAWS, KEY, PROBLEMS, START, TOLERANCE
 
 FOLDS = 5
 _FEW_ROWS = 5000  # of a quick run

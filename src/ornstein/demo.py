@@ -1,11 +1,10 @@
 """The demonstration: two tables bundled with scikit-learn, from rows to a diagnosed posterior."""
 
 from pathlib import Path
-from typing import NamedTuple
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+from rich.table import Column, Table
 from sklearn.datasets import load_breast_cancer, load_diabetes
 
 from ornstein import models
@@ -16,17 +15,8 @@ from ornstein.results import plots, predictive, report
 from ornstein.results.diagnosis import Diagnosis
 from ornstein.results.result import Result
 
-_COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}  # other lines: remedies
-
-
-class _Example(NamedTuple):
-    """A posterior to sample, and how."""
-
-    title: str
-    name: str
-    post: Posterior
-    batch_size: int
-    learn: bool
+_DIABETES, _CANCER = "Linear regression: diabetes", "Logistic regression: breast cancer"
+_COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}  # of the lines with a verdict
 
 
 def demo(
@@ -34,46 +24,35 @@ def demo(
 ) -> list[Result]:
     """Run both examples, print what they show, and write plots and a report on the first."""
     folder.mkdir(parents=True, exist_ok=True)
-    (first, diagnosis), (second, _) = (
-        _show(example, folder, console, key, draws) for example in (_diabetes(), _cancer())
-    )
+    console.rule(_DIABETES)
+    first = sample_whole(_diabetes(), key=key, draws=draws, learn_hyper=True, batch_size=40)
+    diagnosis = _show(first, _DIABETES, folder / "diabetes", console)
+    console.rule(_CANCER)
+    second = sample_whole(_cancer(), key=key, draws=draws, batch_size=250)
+    _show(second, _CANCER, folder / "cancer", console)
     _write(first, diagnosis, page, key)
     console.print(f"\nA report on the first example, for a browser: {page}", markup=False)
     return [first, second]
 
 
-def _diabetes_rows() -> tuple[Vector, Vector, list[str]]:
+def _diabetes() -> Posterior:
     table = load_diabetes(scaled=False)
     y = (table.target - table.target.mean()) / table.target.std()
-    return _standardised(table.data), y, table.feature_names
+    return models.linear(_standardised(table.data), y, feature_names=table.feature_names)
 
 
-def _diabetes() -> _Example:
-    X, y, names = _diabetes_rows()
-    post = models.linear(X, y, feature_names=names)
-    return _Example("Linear regression: diabetes", "diabetes", post, 40, learn=True)
-
-
-def _cancer() -> _Example:
+def _cancer() -> Posterior:
     table = load_breast_cancer()
     first = slice(0, 10)  # the mean of each measurement; the rest are its error and its extreme
-    X = _standardised(table.data[:, first])
-    names = table.feature_names[first]
-    post = models.logistic(X, table.target, intercept=True, feature_names=names)
-    return _Example("Logistic regression: breast cancer", "cancer", post, 250, learn=False)
+    X, names = _standardised(table.data[:, first]), table.feature_names[first]
+    return models.logistic(X, table.target, intercept=True, feature_names=names)
 
 
 def _standardised(X: Vector) -> Vector:
     return (X - X.mean(axis=0)) / X.std(axis=0)
 
 
-def _show(
-    example: _Example, folder: Path, console: Console, key: int, draws: int
-) -> tuple[Result, Diagnosis]:
-    console.rule(example.title)
-    result = sample_whole(
-        example.post, key=key, draws=draws, learn_hyper=example.learn, batch_size=example.batch_size
-    )
+def _show(result: Result, title: str, stem: Path, console: Console) -> Diagnosis:
     if result.learning is not None:
         console.print(f"{result.learning}\n", highlight=False, markup=False, soft_wrap=True)
     console.print(str(result.plan), highlight=False, markup=False, soft_wrap=True)
@@ -83,25 +62,25 @@ def _show(
     _print_diagnosis(diagnosis, console)
     _compare(result, console)
     for draw in (plots.projection, plots.intervals, plots.covariances):
-        path = folder / f"{example.name}-{draw.__name__}.png"
-        draw(result, example.title).savefig(path, dpi=120)
+        path = stem.with_name(f"{stem.name}-{draw.__name__}.png")
+        draw(result, title).savefig(path, dpi=120)
         console.print(f"saved {path}", markup=False)
-    return result, diagnosis
+    return diagnosis
 
 
 def _write(result: Result, diagnosis: Diagnosis, page: Path, key: int) -> None:
-    X, y, _ = _diabetes_rows()
-    found = predictive.summarise(predictive.Coefficients.of_result(result), X)
+    rows = result.posterior.data
+    found = predictive.summarise(predictive.Coefficients.of_result(result), rows["x"])
     fit = report.Section(
         "Residuals and coverage",
         "Residuals should show no pattern; an interval should contain the share of rows that it "
         "states.",
-        plots.residuals(found.mean, found.std, y),
+        plots.residuals(found.mean, found.std, rows["y"]),
     )
     report.write(
         page,
         result,
-        title="Linear regression: diabetes",
+        title=_DIABETES,
         about={
             "data": "442 patients, bundled with scikit-learn: ten measurements, standardised",
             "target": "progression of the disease a year later, standardised",
@@ -128,18 +107,15 @@ def _compare(result: Result, console: Console) -> None:
 
 def _summary_table(result: Result) -> Table:
     frame = result.summary().drop(columns=report.LEFT_OUT)
-    table = Table(title="Summary", title_justify="left")
-    table.add_column("parameter")
-    for name in frame.columns:
-        table.add_column(str(name), justify="right")
-    for label, row in zip(result.plan.labels, frame.to_numpy(float), strict=True):
-        table.add_row(escape(label), *(f"{number:.4g}" for number in row))
+    head = (Column(str(name), justify="right") for name in frame.columns)
+    table = Table("parameter", *head, title="Summary", title_justify="left")
+    for label, numbers in report.cells(frame):
+        table.add_row(escape(label), *numbers)
     return table
 
 
 def _print_diagnosis(diagnosis: Diagnosis, console: Console) -> None:
     console.print("\nDiagnosis", style="italic")
     for line in str(diagnosis).splitlines():
-        verdict = line.split(maxsplit=1)[0]
-        style = _COLOURS.get(verdict)
+        style = _COLOURS.get(line.split(maxsplit=1)[0])
         console.print(line, style=style, markup=False, highlight=False, soft_wrap=True)

@@ -14,9 +14,7 @@ import ornstein as orn
 from ornstein.api.comparison import DEFAULT, affordable
 from ornstein.cli import app
 from ornstein.data.datasets import Dataset
-from ornstein.experiments import figures
-from ornstein.experiments.problems import PAPER, PROBLEMS
-from ornstein.experiments.table1 import METHODS, table1
+from ornstein.experiments.divergence import METHODS, PAPER, PROBLEMS, figure1, figure2, table1
 from ornstein.results import plots
 from ornstein.results.measure import kl_error, measured_kl
 from support.problems import mild_regression, regression
@@ -188,17 +186,17 @@ def test_bbvi_reaches_the_mean_field_optimum_on_wine(dataset: Load, tmp_path: Pa
     assert full["measured_kl"] <= 0.1
 
 
-def test_figures_1_and_2(dataset: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_figures_1_and_2(dataset: Load, tmp_path: Path) -> None:
     dataset("wine")
-    monkeypatch.setattr(figures, "_COLUMNS", {"wine": "linear regression (wine)"})
-    monkeypatch.setattr(figures, "_ROWS", {"sgd-dense": "full-rank SGD", "bbvi": "BBVI"})
-    records = figures.figure1(tmp_path, Console(quiet=True), draws=500, progress=False)
+    records = figure1(
+        tmp_path, Console(quiet=True), 500, False, methods=("sgd-dense", "bbvi"), data=("wine",)
+    )
     assert [record["method"] for record in records] == ["sgd-dense", "bbvi"]
     ratio = np.array(records[0]["measured_cov"]) / np.array(records[0]["posterior_cov"])
     assert np.all(np.abs(np.diag(ratio) - 1) < 0.3)
     squeezed = np.array(records[1]["measured_cov"]) / np.array(records[1]["posterior_cov"])
     assert squeezed[1, 1] < 0.5  # a product of Gaussians is too narrow along the widest direction
-    record = figures.figure2(tmp_path, Console(quiet=True), draws=100, progress=False)
+    record = figure2(tmp_path, Console(quiet=True), draws=100, progress=False)
     assert record["divergence_from_prediction"] < 3 * record["mc_error"]
     for name in ("figure1", "figure2"):
         assert (tmp_path / f"{name}.png").stat().st_size > 5000

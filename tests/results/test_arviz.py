@@ -12,7 +12,7 @@ from ornstein.results.arviz import arviz_module
 
 CHILD = """
 import platformdirs
-from ornstein._arviz import arviz_module
+from ornstein.results.arviz import arviz_module
 usual = platformdirs.user_cache_dir
 print(arviz_module().__name__, platformdirs.user_cache_dir is usual)
 """
@@ -22,7 +22,7 @@ print(arviz_module().__name__, platformdirs.user_cache_dir is usual)
 def test_imported_whether_its_cache_folder_can_be_written_or_not(
     taken: bool, tmp_path: Path
 ) -> None:
-    """Where a file has the folder's place nothing can be written, by no one."""
+    """Where a file has the folder's place nobody can write."""
     cache = tmp_path / "cache"
     if taken:
         cache.touch()

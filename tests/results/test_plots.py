@@ -10,9 +10,9 @@ import ornstein as orn
 from ornstein.hyper.learning import interval
 from ornstein.results import plots, report
 from ornstein.results.noise import simulated
-from ornstein.results.plots._draws import _clearest
-from ornstein.results.plots._noise import along_modes
-from ornstein.results.plots._style import short
+from ornstein.results.plots.draws import _clearest
+from ornstein.results.plots.noise import along_modes
+from ornstein.results.plots.style import short
 from ornstein.results.report import words
 from support.problems import as_generic, features, regression
 from support.sizes import set_limits
@@ -45,7 +45,7 @@ def test_noise_of_simulated_steps_is_the_planned_one(plain: orn.Result) -> None:
     np.testing.assert_allclose(quiet, noise / 2, rtol=1e-9, atol=1e-12)
 
 
-def test_noise_is_the_same_for_a_model_of_ones_own(plain: orn.Result) -> None:
+def test_noise_is_the_same_for_a_custom_model(plain: orn.Result) -> None:
     own = as_generic(plain.posterior)
     flat = plain.flat.reshape(-1, plain.plan.dim)
     with jax.enable_x64(True):
@@ -56,7 +56,7 @@ def test_noise_is_the_same_for_a_model_of_ones_own(plain: orn.Result) -> None:
     np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-9)
 
 
-def test_draws_that_are_no_iterates_have_no_picture_of_noise() -> None:
+def test_draws_that_are_not_iterates_have_no_picture_of_noise() -> None:
     result = orn.sample(regression(), method="laplace", draws=50)
     diagnosis = result.diagnose()
     assert diagnosis.noise is None
@@ -65,7 +65,7 @@ def test_draws_that_are_no_iterates_have_no_picture_of_noise() -> None:
 
 def test_spread_is_measured_over_predicted(plain: orn.Result) -> None:
     figure = plots.spread(plain)
-    ratio = np.asarray(figure.axes[0].lines[1].get_xdata())
+    ratio = np.asarray(figure.axes[0].lines[0].get_xdata())
     flat = plain.flat.reshape(-1, plain.plan.dim)
     np.testing.assert_allclose(
         ratio, flat.std(axis=0, ddof=1) / np.sqrt(np.diag(plain.plan.predicted_cov))
@@ -73,7 +73,7 @@ def test_spread_is_measured_over_predicted(plain: orn.Result) -> None:
     wide = plots.spread(
         replace(plain, flat=plain.plan.center + 2 * (plain.flat - plain.plan.center))
     )
-    np.testing.assert_allclose(np.asarray(wide.axes[0].lines[1].get_xdata()), 2 * ratio)
+    np.testing.assert_allclose(np.asarray(wide.axes[0].lines[0].get_xdata()), 2 * ratio)
 
 
 @pytest.mark.parametrize(("columns", "pictures"), [(2, 2), (6, 2)], ids=["apart", "together"])
@@ -123,7 +123,7 @@ class TestEveryKindOfRun:
 
     @pytest.fixture(autouse=True)
     def _without_svg(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("ornstein.results.report.page.data_uri", lambda _: "data:,")
+        monkeypatch.setattr("ornstein.results.report.pictures.data_uri", lambda _: "data:,")
 
     def test_laplace(self) -> None:
         page = report.render(orn.sample(regression(), method="laplace", draws=50))

@@ -54,8 +54,7 @@ def reproduce(
 
     Example: ornstein reproduce table1 --out reproduced
     """
-    from ornstein.experiments import figure3, figures, table1
-    from ornstein.experiments.problems import PROBLEMS
+    from ornstein.experiments import divergence, held_out
 
     choice("what", what, (*_WHAT, "all"))
     if methods and what != "table1":
@@ -66,14 +65,14 @@ def reproduce(
         )
     console, progress = Console(), False if quiet else None
     if what in ("table1", "all"):
-        rows, problems = tuple(methods or table1.METHODS), tuple(data or PROBLEMS)
-        table1.table1(out, console, draws, rows, problems, progress)
+        rows, columns = methods or divergence.METHODS, data or divergence.PROBLEMS
+        divergence.table1(out, console, draws, tuple(rows), tuple(columns), progress)
     if what in ("figure1", "all"):
-        figures.figure1(out, console, draws, progress)
+        divergence.figure1(out, console, draws, progress)
     if what in ("figure2", "all"):
-        figures.figure2(out, console, draws, progress)
+        divergence.figure2(out, console, draws, progress)
     if what in ("figure3", "all"):
-        figure3.figure3(out, console, tuple(data or figure3.PROBLEMS), progress)
+        held_out.figure3(out, console, tuple(data or held_out.PROBLEMS), progress)
 
 
 sets = typer.Typer(help="List or download the paper's data sets.", no_args_is_help=True)

@@ -220,7 +220,7 @@ def _fit(
     for name, row in narrow.iterrows():
         shown.add_row(escape(str(name)), *(f"{value:.4g}" for value in row))
     Console().print(shown)
-    say.print(str(diagnosis), markup=False)
+    say.print(str(diagnosis), markup=False, soft_wrap=True)
     say.print(f"saved in {place}; open {place / 'report.html'}", markup=False, soft_wrap=True)
     if new_frame is not None:
         what = f"{len(new_frame):,} rows predicted: {place / 'predictions.csv'}"

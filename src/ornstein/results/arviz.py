@@ -11,17 +11,17 @@ def arviz_module() -> Any:
 
     On the first import of a day some versions show one and keep the date in the user's cache
     folder. That fails where another process does so at the same moment, or nothing can be written
-    there; the date is then kept in a folder that is thrown away.
+    there; the date is then kept in a temporary folder.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)
         try:
             return import_module("arviz")
         except OSError:
-            return _with_cache_thrown_away()
+            return _with_temporary_cache()
 
 
-def _with_cache_thrown_away() -> Any:
+def _with_temporary_cache() -> Any:
     import platformdirs
 
     usual = platformdirs.user_cache_dir

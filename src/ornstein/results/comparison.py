@@ -17,14 +17,14 @@ class Entry:
     Attributes
     ----------
     method
-        Its name in :data:`VARIANTS`.
+        Its name in :data:`ornstein.VARIANTS`.
     predicted_kl, measured_kl
         Divergence from the reference in nats, by the plan and of the draws; None where it was not
         planned or not run.
     mc_error
         Monte-Carlo error of ``measured_kl``: what it adds on average, and its standard error.
     divergence_from_prediction
-        Of the draws from the plan's own Gaussian; about ``prediction_floor`` where it holds.
+        Of the draws from the plan's own Gaussian; about ``prediction_floor`` where the plan holds.
     draws, chains, steps
         Kept draws in all, chains, steps of each.
     seconds, planning_seconds
@@ -81,20 +81,17 @@ class Comparison:
 
     def save(self, path: str | Path) -> None:
         """Write the entries as JSON."""
-        found = {"reference": self.reference, "methods": self.records()}
-        Path(path).write_text(json.dumps(found, indent=1) + "\n")
+        record = {"reference": self.reference, "methods": self.records()}
+        Path(path).write_text(json.dumps(record, indent=1) + "\n")
 
     def rows(self) -> list[tuple[str, ...]]:
         """The table's cells, head first."""
         head = ("method", "KL predicted", "KL measured", "MC error", "ESS/s", "seconds", "rows")
+        columns = ("predicted_kl", "measured_kl", "mc_error", "ess_per_second", "seconds")
         cells = [
             (
                 entry.method,
-                number(entry.predicted_kl),
-                number(entry.measured_kl),
-                number(entry.mc_error),
-                number(entry.ess_per_second),
-                number(entry.seconds),
+                *(number(getattr(entry, column)) for column in columns),
                 f"{entry.gradient_evaluations:.2g}",
             )
             for entry in self.entries

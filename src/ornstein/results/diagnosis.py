@@ -9,6 +9,7 @@ import scipy.special
 from ornstein import theory
 from ornstein._base.precision import double_precision
 from ornstein._base.types import Vector
+from ornstein.curvature.geometry import Geometry
 from ornstein.curvature.products import hessian_products
 from ornstein.curvature.row_sums import joint_losses
 from ornstein.linalg.eigen import scaled_eigh
@@ -17,10 +18,11 @@ from ornstein.models.posterior import Posterior
 from ornstein.planning.plans import Plan
 from ornstein.results.arviz import arviz_module
 from ornstein.results.measure import measured_kl
-from ornstein.results.noise import Noise, cumulants, look_at_noise, spaced
+from ornstein.results.noise import Noise, cumulants, noise_at_draws, spaced
 
-_DRAWS = 32  # draws at which the loss is looked at again
-_PARAMETERS = 256  # whose stationarity is looked at, where there are very many
+_DRAWS = 32  # at which the loss is evaluated again
+_PARAMETERS = 256  # whose stationarity is checked, where matrices do not fit
+_SEE_ABOVE = "the plan's assumptions do not hold here: see the checks above"
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,10 @@ class Check:
     verdict: str
     remedy: str
 
+    def __str__(self) -> str:
+        """What is assumed, and the name."""
+        return f"{self.assumption} ({self.name})"
+
 
 @dataclass(frozen=True)
 class Diagnosis:
@@ -44,9 +50,9 @@ class Diagnosis:
     checks
         One per assumption.
     noise
-        The gradient noise that A2 looked at; None where it was not.
+        The gradient noise that A2 measured; None where it was not measured.
     roughest
-        The direction that A1 speaks of; None where there is none.
+        The direction in which the noise is least Gaussian (A1); None where it was not measured.
     """
 
     checks: tuple[Check, ...]
@@ -70,12 +76,10 @@ class Diagnosis:
         """A readable table."""
         lines = []
         for check in self.checks:
-            lines.append(
-                f"{check.verdict:<4}  {check.name:<12} {check.number:>9.3g}  {check.assumption}"
-            )
-            lines.append(f"{'':<30}{check.meaning}")
+            lines.append(f"{check.verdict:<4}  {check}")
+            lines.append(f"      {check.number:.3g}: {check.meaning}")
             if check.verdict != "ok":
-                lines.append(f"{'':<30}-> {check.remedy}")
+                lines.append(f"      -> {check.remedy}")
         return "\n".join(lines)
 
 
@@ -85,68 +89,55 @@ def _verdict(number: float, warn: float, fail: float) -> str:
 
 
 def diagnose(post: Posterior, plan: Plan, draws: Vector) -> Diagnosis:
-    """Check A1-A4, the model, stationarity and the prediction of draws (chains, draws, D)."""
+    """Check A1-A4, the model, stationarity and the prediction of draws (chains, draws, D).
+
+    Where D x D matrices do not fit, A1-A3 and the covariance's entries are left out.
+    """
     flat = draws.reshape(-1, plan.dim)
-    if plan.geometry.approximate:
-        return _without_matrices(post, plan, draws)
+    some, found = draws, Diagnosis(())
     with double_precision():
-        seen = _of_chains(post, plan, flat) if plan.is_chain else Diagnosis(())
+        if plan.geometry.approximate:
+            columns = np.linspace(0, plan.dim - 1, min(plan.dim, _PARAMETERS)).astype(int)
+            some = draws[..., columns]
+        elif plan.is_chain:
+            found = _of_chains(post, plan, flat)
         checks = (
-            *seen.checks,
+            *found.checks,
             _quadratic_loss(post, plan, spaced(flat, _DRAWS)),
             _specification(plan),
-            _stationarity(draws),
-            _covariance(plan, draws),
+            _stationarity(some),
+            _total_variance(plan, flat) if plan.geometry.approximate else _covariance(plan, draws),
         )
-    return replace(seen, checks=checks)
-
-
-def _without_matrices(post: Posterior, plan: Plan, draws: Vector) -> Diagnosis:
-    """The checks that need no D x D matrix: A1-A3 and the covariance's entries are left out."""
-    some = spaced(draws.reshape(-1, plan.dim), _DRAWS)
-    columns = np.linspace(0, plan.dim - 1, min(plan.dim, _PARAMETERS)).astype(int)
-    with double_precision():
-        checks = (
-            _quadratic_loss(post, plan, some),
-            _specification_along(plan),
-            _stationarity(draws[..., columns]),
-            _total_variance(plan, draws),
-        )
-    return Diagnosis(checks)
+    return replace(found, checks=checks)
 
 
 def _of_chains(post: Posterior, plan: Plan, flat: Vector) -> Diagnosis:
     """What only iterates of SGD assume."""
-    noise = look_at_noise(post, plan, flat)
-    gaussian, roughest = _gaussian_noise(post, plan, flat)
-    checks = [gaussian, _constant_noise(plan, noise)]
+    noise = noise_at_draws(post, plan, flat)
+    C_S = plan.noise_cov.dense(plan.dim) * plan.batches.noise_factor
+    gaussian, roughest = _gaussian_noise(post, plan, flat, C_S)
+    checks = [gaussian, _constant_noise(plan, noise, C_S)]
     if plan.control_variates:
         checks.append(_anchor(plan, noise))
     return Diagnosis((*checks, _discretisation(plan)), noise, roughest)
 
 
-def _dense_problem(plan: Plan) -> tuple[Vector, Vector, Vector, Vector | None]:
-    """K, A, C_S, Q as matrices."""
-    Q = None if plan.injected_cov is None else plan.injected_cov.dense(plan.dim)
-    C_S = plan.noise_cov.dense(plan.dim) * plan.batches.noise_factor
-    return plan.gain.dense(plan.dim), plan.geometry.hessian.dense(plan.dim), C_S, Q
-
-
-def _gaussian_noise(post: Posterior, plan: Plan, draws: Vector) -> tuple[Check, Vector]:
+def _gaussian_noise(
+    post: Posterior, plan: Plan, draws: Vector, C_S: Vector
+) -> tuple[Check, Vector]:
     """A1: excess kurtosis that the minibatch noise leaves in the draws, and the mode that has most.
 
     A batch mean has 1/S of a row's excess kurtosis, and a mode that forgets slowly averages over
     many batches: the draws keep ``(1 - r^2) / (1 + r^2)`` of it, ``r = 1 - k``.
     """
-    K, A, C_S, Q = _dense_problem(plan)
-    rates, basis = theory.modes(K, A)
+    Q = None if plan.injected_cov is None else plan.injected_cov.dense(plan.dim)
+    modes = theory.modes(plan.gain.dense(plan.dim), plan.geometry.hessian.dense(plan.dim))
     at = spaced(draws, 8) if plan.control_variates else plan.center[None]
-    variance, fourth = cumulants(post, plan, at, basis)
-    share = theory.noise_shares(theory.Modes(rates, basis), C_S, Q)
+    variance, fourth = cumulants(post, plan, at, modes.basis)
     with np.errstate(invalid="ignore", divide="ignore"):
         row = np.where(variance > 1e-14 * variance.max(), fourth / variance**2, 0.0)
-    batch = np.abs(row) / plan.batch_size * share**2
-    r2 = (1 - rates) ** 2
+    batch = np.abs(row) / plan.batch_size * theory.noise_shares(modes, C_S, Q) ** 2
+    r2 = (1 - modes.rates) ** 2
     left = batch * (1 - r2) / (1 + r2)
     number = float(np.max(left))
     check = Check(
@@ -155,14 +146,13 @@ def _gaussian_noise(post: Posterior, plan: Plan, draws: Vector) -> tuple[Check, 
         number,
         f"excess kurtosis left in the draws ({batch.max():.2g} in a step's noise)",
         _verdict(number, 0.3, 1.0),
-        "a few rows dominate the gradient: raise batch_size, or look at those rows",
+        "a few rows dominate the gradient: raise batch_size, or check those rows",
     )
-    return check, basis[:, np.argmax(left)]
+    return check, modes.basis[:, np.argmax(left)]
 
 
-def _constant_noise(plan: Plan, noise: Noise) -> Check:
+def _constant_noise(plan: Plan, noise: Noise, C_S: Vector) -> Check:
     """A2: change of the predicted variances when the noise is averaged over the draws."""
-    C_S = plan.noise_cov.dense(plan.dim) * plan.batches.noise_factor
     changed = C_S + (noise.drawn - noise.planned) * plan.batches.noise_factor
     old, new = plan.covariance_given(C_S), plan.covariance_given(changed)
     number = float("nan")
@@ -177,7 +167,7 @@ def _constant_noise(plan: Plan, noise: Noise) -> Check:
         number,
         f"{kind} relative change of a predicted variance",
         _verdict(number, 0.1, 0.3),
-        "the noise grows away from the optimum: raise batch_size, or use more data or prior",
+        "the noise grows away from the optimum: raise batch_size, or use a stronger prior",
     )
 
 
@@ -188,9 +178,9 @@ def _anchor(plan: Plan, noise: Noise) -> Check:
     number = left / plain if plain > 0 else 0.0
     return Check(
         "anchor",
-        "control variates take noise away",
+        "control variates reduce the gradient noise",
         number,
-        "of the plain gradients' noise is left at the draws",
+        "share of the plain gradients' noise that is left at the draws",
         _verdict(number, 0.5, 1.0),
         "the draws are too far from the anchor: use control_variates=False",
     )
@@ -198,9 +188,9 @@ def _anchor(plan: Plan, noise: Noise) -> Check:
 
 def _variance_ratios(old: Vector, new: Vector) -> Vector:
     """Eigenvalues of one covariance relative to another, where that one has any variance."""
-    found = scaled_eigh(old)
-    kept = found.values > 1e-12 * found.values[-1]
-    root = found.directions[:, kept] / np.sqrt(found.values[kept])
+    eigen = scaled_eigh(old)
+    kept = eigen.values > 1e-12 * eigen.values[-1]
+    root = eigen.directions[:, kept] / np.sqrt(eigen.values[kept])
     return np.linalg.eigvalsh(root.T @ new @ root)
 
 
@@ -215,7 +205,7 @@ def _discretisation(plan: Plan) -> Check:
         "A3",
         "steps are small",
         number,
-        "nats the finite step costs by the plan (T2 against T1)",
+        "nats that the finite step costs by the plan (T2 against T1)",
         _verdict(number, 0.05, 0.5),
         "lower batch_size (the step follows it), or use method='exact', which is exact at any step",
     )
@@ -245,7 +235,7 @@ def _quadratic_loss(post: Posterior, plan: Plan, draws: Vector) -> Check:
     number = 0.5 * float(np.var(losses[1:] - losses[0] - quadratic))
     return Check(
         "A4",
-        "loss is quadratic over the posterior",
+        "the posterior is Gaussian",
         number,
         "nats between the posterior and its Gaussian approximation",
         _verdict(number, 0.05, 0.3),
@@ -253,99 +243,75 @@ def _quadratic_loss(post: Posterior, plan: Plan, draws: Vector) -> Check:
     )
 
 
-def _specification_along(plan: Plan) -> Check:
-    """The information equality along the basis, where the rows know more than the prior.
-
-    Single directions scatter, so it is their mean that is judged.
-    """
-    geometry = plan.geometry
-    likelihood, prior = np.asarray(geometry.likelihood.array), geometry.prior_hessian.array
-    informed = likelihood > prior
-    noise = np.asarray(geometry.noise_cov.array)
-    ratios = noise[informed] / likelihood[informed] if informed.any() else np.ones(1)
-    mean = float(max(ratios.mean(), 1e-12))
-    return Check(
-        "model",
-        "noise matches curvature (C = A)",
-        max(mean, 1 / mean),
-        f"mean C / A along the basis, from {ratios.min():.2g} to {ratios.max():.2g}",
-        _verdict(max(mean, 1 / mean), 2.0, 4.0),
-        f"the model looks misspecified, its intervals {'too narrow' if mean > 1 else 'too wide'}: "
-        "check the model",
-    )
-
-
-def _total_variance(plan: Plan, draws: Vector) -> Check:
-    """Sum of the draws' variances against the plan's, relative to it."""
-    chains, count, dim = draws.shape
-    found = draws.reshape(-1, dim).var(axis=0, ddof=1).sum() if chains * count > 1 else np.nan
-    number = abs(float(found) / plan.predicted_trace - 1)
-    return Check(
-        "covariance",
-        "draws have the predicted total variance",
-        number,
-        f"relative difference ({found:.4g} measured, {plan.predicted_trace:.4g} predicted); too "
-        "many parameters to compare covariances entry by entry",
-        _verdict(number, 0.1, 0.3),
-        "the plan's assumptions do not hold here: see the rows above",
-    )
-
-
 def _specification(plan: Plan) -> Check:
-    """The information equality: where the model is right, C equals the likelihood's share of A."""
-    geometry, dim = plan.geometry, plan.dim
-    A, C = geometry.hessian.dense(dim), geometry.noise_cov.dense(dim)
-    V, prior = theory.joint_diagonalisation(A, geometry.prior_hessian.dense(dim))
-    informed = V[:, prior < 0.5]
-    if informed.shape[1] == 0:
-        low = high = 1.0
+    """The information equality: where the model is right, C equals the likelihood's share of A.
+
+    The extremes of C / A are judged; without matrices single directions scatter, and their mean is.
+    """
+    if plan.geometry.approximate:
+        ratios, remedy = _ratios_along_basis(plan.geometry), "check the model"
+        low = high = float(max(ratios.mean(), 1e-12))
+        where = f"on average (C / A from {ratios.min():.2g} to {ratios.max():.2g} along the basis)"
     else:
-        # In V's coordinates A is the identity and the likelihood's share of it 1 - prior.
-        scale = 1 / np.sqrt(1 - prior[prior < 0.5])
-        ratios = np.linalg.eigvalsh((informed.T @ C @ informed) * scale[:, None] * scale)
+        ratios = _noise_over_curvature(plan)
+        remedy = "check noise_scale and the model, or use method='sandwich'"
         low, high = float(max(ratios[0], 1e-12)), float(ratios[-1])
+        where = f"at most (C / A from {low:.2g} to {high:.2g})"
     number = max(high, 1 / low)
     narrow = "too narrow" if high * low > 1 else "too wide"
     return Check(
         "model",
-        "noise matches curvature (C = A)",
+        "the model fits: gradient noise matches curvature",
         number,
-        f"C / A lies between {low:.2g} and {high:.2g}",
+        f"times between noise and curvature, {where}",
         _verdict(number, 2.0, 4.0),
-        f"the model looks misspecified, its intervals {narrow}: check noise_scale and the model, "
-        "or use method='sandwich'",
+        f"the model looks misspecified, its intervals {narrow}: {remedy}",
     )
+
+
+def _noise_over_curvature(plan: Plan) -> Vector:
+    """Eigenvalues of C relative to the likelihood's A, where the rows outweigh the prior."""
+    geometry, dim = plan.geometry, plan.dim
+    V, prior = theory.joint_diagonalisation(
+        geometry.hessian.dense(dim), geometry.prior_hessian.dense(dim)
+    )
+    informed = prior < 0.5
+    if not informed.any():
+        return np.ones(1)
+    # In V's coordinates A is the identity and the likelihood's share of it 1 - prior.
+    basis = V[:, informed] / np.sqrt(1 - prior[informed])
+    return np.linalg.eigvalsh(basis.T @ geometry.noise_cov.dense(dim) @ basis)
+
+
+def _ratios_along_basis(geometry: Geometry) -> Vector:
+    """C / A along the structure's basis, where the rows outweigh the prior."""
+    likelihood = np.asarray(geometry.likelihood.array)
+    informed = likelihood > geometry.prior_hessian.array
+    noise = np.asarray(geometry.noise_cov.array)
+    return noise[informed] / likelihood[informed] if informed.any() else np.ones(1)
 
 
 def _stationarity(draws: Vector) -> Check:
     """Rank-normalised split R-hat, and the drift of means between halves of the chains."""
-    arviz = arviz_module()
+    number, meaning, verdict = float("nan"), "too few draws to tell", "fail"
     chains, count, dim = draws.shape
     half = count // 2
-    if half < 4:
-        return Check(
-            "stationarity",
-            "chains have forgotten their start",
-            float("nan"),
-            "too few draws to tell",
-            "fail",
-            "make more draws",
-        )
-    halves = np.concatenate([draws[:, :half], draws[:, half : 2 * half]])
-    number = max(float(arviz.rhat(halves[..., i])) for i in range(dim))
-    first, second = halves[:chains], halves[chains:]
-    effective = [float(arviz.ess(halves[..., i], method="mean")) for i in range(dim)]
-    error = halves.reshape(-1, dim).std(axis=0) * np.sqrt(4 / np.asarray(effective))
-    drift = np.max(np.abs(first.mean(axis=(0, 1)) - second.mean(axis=(0, 1))) / error)
-    bound = -scipy.special.ndtri(0.0005 / dim)
-    verdict = _verdict(number, 1.01, 1.05)
-    if drift > bound:
-        verdict = "fail"
+    if half >= 4:
+        arviz = arviz_module()
+        halves = np.concatenate([draws[:, :half], draws[:, half : 2 * half]])
+        number = max(float(arviz.rhat(halves[..., i])) for i in range(dim))
+        effective = [float(arviz.ess(halves[..., i], method="mean")) for i in range(dim)]
+        error = halves.reshape(-1, dim).std(axis=0) * np.sqrt(4 / np.asarray(effective))
+        first, second = halves[:chains].mean(axis=(0, 1)), halves[chains:].mean(axis=(0, 1))
+        drift = np.max(np.abs(first - second) / error)
+        meaning = f"largest R-hat (drift between halves {drift:.1f} standard errors)"
+        drifts = drift > -scipy.special.ndtri(0.0005 / dim)
+        verdict = "fail" if drifts else _verdict(number, 1.01, 1.05)
     return Check(
         "stationarity",
         "chains have forgotten their start",
         number,
-        f"largest R-hat (drift between halves {drift:.1f} standard errors)",
+        meaning,
         verdict,
         "make more draws, or raise warmup and thin",
     )
@@ -354,8 +320,7 @@ def _stationarity(draws: Vector) -> Check:
 def _covariance(plan: Plan, draws: Vector) -> Check:
     """Measured against predicted covariance, judged by the Monte-Carlo floor."""
     value, floor = measured_kl(draws, plan.center, as_matrix(plan.predicted_cov))
-    dim = plan.dim
-    terms = dim * (dim + 3) / 2
+    terms = plan.dim * (plan.dim + 3) / 2
     noise = floor * scipy.special.chdtri(terms, 0.001) / terms
     return Check(
         "covariance",
@@ -363,5 +328,20 @@ def _covariance(plan: Plan, draws: Vector) -> Check:
         value,
         f"nats between measured and predicted (Monte-Carlo floor {floor:.2g})",
         _verdict(value, noise + 0.02, noise + 0.2),
-        "the plan's assumptions do not hold here: see the rows above",
+        _SEE_ABOVE,
+    )
+
+
+def _total_variance(plan: Plan, flat: Vector) -> Check:
+    """Sum of the draws' variances against the plan's, relative to it."""
+    measured = float(flat.var(axis=0, ddof=1).sum()) if len(flat) > 1 else float("nan")
+    number = abs(measured / plan.predicted_trace - 1)
+    return Check(
+        "covariance",
+        "draws have the predicted total variance",
+        number,
+        f"relative difference ({measured:.4g} measured, {plan.predicted_trace:.4g} predicted); too "
+        "many parameters to compare covariances entry by entry",
+        _verdict(number, 0.1, 0.3),
+        _SEE_ABOVE,
     )

@@ -26,15 +26,21 @@ def measured_kl(draws: Vector, center: Vector, target_cov: Vector) -> MeasuredKL
     """
     if draws.shape[0] * draws.shape[1] < 2:
         return MeasuredKL(float("nan"), float("nan"))
-    try:
-        root = np.linalg.cholesky(np.linalg.inv(target_cov))
-    except np.linalg.LinAlgError:
+    whitened = _whitened(draws, center, target_cov)
+    if whitened is None:
         return MeasuredKL(float("inf"), float("nan"))
-    whitened = (draws - center) @ root
     flat = whitened.reshape(-1, whitened.shape[-1])
     cov = np.atleast_2d(np.cov(flat, rowvar=False))
     value = gaussian_kl(cov, np.eye(len(cov)), flat.mean(axis=0))
     return MeasuredKL(value, monte_carlo_floor(whitened))
+
+
+def _whitened(draws: Vector, center: Vector, target_cov: Vector) -> Vector | None:
+    """Draws in coordinates in which the target is standard normal; None if it is singular."""
+    try:
+        return (draws - center) @ np.linalg.cholesky(np.linalg.inv(target_cov))
+    except np.linalg.LinAlgError:
+        return None
 
 
 def monte_carlo_floor(whitened: Vector) -> float:
@@ -43,18 +49,19 @@ def monte_carlo_floor(whitened: Vector) -> float:
     To second order ``1/4 sum_ij Var(cov_ij) + 1/2 sum_i Var(mean_i)`` in coordinates in which the
     target is standard normal.
     """
-    if whitened.shape[1] < 1:
-        return float("nan")
     cut = _batches(whitened)
     total, length, _ = cut.shape
-    if total < 2:
+    if total < 2 or length < 1:
         return float("nan")
-    centred = cut - cut.mean(axis=(0, 1))
-    means = centred.mean(axis=1)
-    seconds = centred.transpose(0, 2, 1) @ centred / length
+    means, seconds = _moments(cut - cut.mean(axis=(0, 1)))
     variance_of_cov = seconds.var(axis=0, ddof=1).sum() / total
     variance_of_mean = means.var(axis=0, ddof=1).sum() / total
     return float(variance_of_cov / 4 + variance_of_mean / 2)
+
+
+def _moments(cut: Vector) -> tuple[Vector, Vector]:
+    """Every batch's mean, and its matrix of second moments."""
+    return cut.mean(axis=1), cut.transpose(0, 2, 1) @ cut / cut.shape[1]
 
 
 def kl_error(draws: Vector, center: Vector, target_cov: Vector) -> float:
@@ -62,23 +69,18 @@ def kl_error(draws: Vector, center: Vector, target_cov: Vector) -> float:
 
     The standard error is a jackknife over batches of the chains.
     """
-    try:
-        root = np.linalg.cholesky(np.linalg.inv(target_cov))
-    except np.linalg.LinAlgError:
+    whitened = _whitened(draws, center, target_cov)
+    if whitened is None:
         return float("nan")
-    whitened = (draws - center) @ root
     cut = _batches(whitened)
     total, length, dim = cut.shape
-    if total < 3:
+    if total < 3 or (total - 1) * length <= dim:
         return float("nan")
-    means, seconds = cut.mean(axis=1), cut.transpose(0, 2, 1) @ cut / length
-    without_mean = (means.sum(axis=0) - means) / (total - 1)
-    without_second = (seconds.sum(axis=0) - seconds) / (total - 1)
-    if (total - 1) * length <= dim:
-        return float("nan")
+    # Moments of all batches but one, for every one left out.
+    means, seconds = ((part.sum(axis=0) - part) / (total - 1) for part in _moments(cut))
     values = [
         gaussian_kl(second - np.outer(mean, mean), np.eye(dim), mean)
-        for mean, second in zip(without_mean, without_second, strict=True)
+        for mean, second in zip(means, seconds, strict=True)
     ]
     variance = (total - 1) ** 2 / total * float(np.var(values, ddof=1))
     return float(np.hypot(monte_carlo_floor(whitened), np.sqrt(variance)))

@@ -16,8 +16,8 @@ from ornstein.models.contract import Model
 from ornstein.models.posterior import Posterior
 from ornstein.planning.plans import Plan
 
-_LEAST_DRAWS, _MOST_DRAWS = 32, 512  # at which the noise is looked at
-_WORK = 2e10  # multiplications spent on that; beyond, fewer rows and draws are looked at
+_LEAST_DRAWS, _MOST_DRAWS = 32, 512  # at which the noise is measured
+_WORK = 2e10  # multiplications spent on that; beyond, fewer rows and draws are used
 _SIMULATED_ROWS, _SIMULATED = 5_000, 2_048  # rows and minibatches of a simulation
 _SIMULATED_READS = 8_000_000  # rows read in it, at most
 
@@ -37,8 +37,10 @@ def cumulants(post: Posterior, plan: Plan, thetas: Vector, basis: Vector) -> tup
 
     def about(theta: Vector, shift: Vector) -> Vector:
         def block(rows: PyTree, present: Vector) -> Array:
-            along = jnp.asarray(theta), jnp.asarray(basis), jnp.asarray(shift)
-            return _power_sums(post.model, anchor, *along, rows, post.hyper, present)
+            weights = rows["weights"]  # of rows drawn with probability 1 / (N weight)
+            gradients = _gradients(post.model, anchor, jnp.asarray(theta), rows["rows"], post.hyper)
+            along = weights[:, None] * (gradients @ basis) - shift[None]
+            return jnp.stack([(present / weights) @ along**power for power in (1, 2, 3, 4)])
 
         return sum_over_blocks(rows, block_rows(post), block) / num_rows(rows)
 
@@ -48,22 +50,6 @@ def cumulants(post: Posterior, plan: Plan, thetas: Vector, basis: Vector) -> tup
 
 
 @partial(jax.jit, static_argnums=(0,))
-def _power_sums(
-    model: Model,
-    anchor: Array | None,
-    theta: Array,
-    basis: Array,
-    shift: Array,
-    rows: PyTree,
-    hyper: PyTree,
-    present: Array,
-) -> Array:
-    weights = rows["weights"]  # of rows drawn with probability 1 / (N weight)
-    gradients = _gradients(model, anchor, theta, rows["rows"], hyper)
-    along = weights[:, None] * (gradients @ basis) - shift[None]
-    return jnp.stack([(present / weights) @ along**power for power in (1, 2, 3, 4)])
-
-
 def _gradients(
     model: Model, anchor: Array | None, theta: Array, rows: PyTree, hyper: PyTree
 ) -> Array:
@@ -84,7 +70,7 @@ class Noise(NamedTuple):
     plain: Vector
 
 
-def look_at_noise(post: Posterior, plan: Plan, draws: Vector) -> Noise:
+def noise_at_draws(post: Posterior, plan: Plan, draws: Vector) -> Noise:
     """The noise that was planned for, and what it is where the draws are."""
     budget = int(_WORK / plan.dim**2)
     rows = _some_rows(post, plan, max(1000, min(20_000, budget // _LEAST_DRAWS)))
@@ -110,19 +96,12 @@ def simulated(post: Posterior, plan: Plan, draws: Vector, direction: Vector) -> 
     batches = max(256, min(_SIMULATED, _SIMULATED_READS // S)) // len(thetas) + 1
     noise = []
     for theta in thetas:
-        at = jnp.asarray(theta), rows["rows"], post.hyper, jnp.asarray(direction)
-        along = rows["weights"] * np.asarray(_along(post.model, anchor, *at))
+        gradients = _gradients(post.model, anchor, jnp.asarray(theta), rows["rows"], post.hyper)
+        along = rows["weights"] * np.asarray(gradients @ direction)
         picked = rng.choice(len(along), (batches, S), p=chances)
         noise.append(along[picked].mean(axis=1) - chances @ along)
     expected = direction @ plan.noise_cov.dense(plan.dim) @ direction / S
     return np.concatenate(noise) / np.sqrt(max(float(expected), np.finfo(float).tiny))
-
-
-@partial(jax.jit, static_argnums=(0,))
-def _along(
-    model: Model, anchor: Array | None, theta: Array, rows: PyTree, hyper: PyTree, direction: Array
-) -> Array:
-    return _gradients(model, anchor, theta, rows, hyper) @ direction
 
 
 def _noise_cov(post: Posterior, rows: PyTree, thetas: Vector, anchor: Vector | None) -> Vector:

@@ -1,5 +1,6 @@
 """What draws of a generalised linear model's coefficients say about new rows."""
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ _BLOCK = 2**24  # numbers in a block of rows by draws: 128 MiB
 
 
 class Coefficients(NamedTuple):
-    """Draws of a model's parameters, one per line.
+    """Draws of a model's parameters.
 
     ``coef`` is (draws, columns), or (draws, outputs, columns) for a model of several outputs;
     ``intercept`` is (draws,) or (draws, outputs); ``noise_scale``, which a linear model has, is
@@ -91,21 +92,20 @@ def probabilities(draws: Coefficients, X: Vector) -> Vector:
     >>> probabilities(sure, np.array([[1.0], [-1.0]])).round(3).tolist()
     [[0.0, 1.0], [1.0, 0.0]]
     """
-    family = draws.family
-    parts = [
-        family.probabilities(predictors(draws, rows)).mean(axis=0).T for rows in _blocks(draws, X)
-    ]
-    return np.concatenate(parts)
+    chances = draws.family.probabilities
+    return np.concatenate([chances(eta).mean(axis=0).T for _, eta in _blocks(draws, X)])
 
 
 def expectation(draws: Coefficients, X: Vector) -> Vector:
     """The target's mean over draws, for every row of a model of numbers."""
-    return np.concatenate([_means(draws, rows).mean(axis=0) for rows in _blocks(draws, X)])
+    means = draws.family.expectation
+    return np.concatenate([means(eta).mean(axis=0) for _, eta in _blocks(draws, X)])
 
 
 def spread(draws: Coefficients, X: Vector) -> Vector:
     """Standard deviation of every row's target: that of the draws' means and of the noise."""
-    return np.concatenate([_std(draws, _means(draws, rows)) for rows in _blocks(draws, X)])
+    means = draws.family.expectation
+    return np.concatenate([_std(draws, means(eta)) for _, eta in _blocks(draws, X)])
 
 
 def simulate(draws: Coefficients, X: Vector, rng: np.random.Generator) -> Vector:
@@ -124,15 +124,11 @@ def log_score(draws: Coefficients, X: Vector, y: npt.ArrayLike) -> Vector:
     >>> np.exp(log_score(fair, np.array([[1.0]]), [1])).tolist()
     [0.5]
     """
-    family, target = draws.family, np.asarray(y)
+    score, target = draws.family.log_score, np.asarray(y)
     if target.shape != (len(X),):
         raise InputError(f"y must have one value for each of {len(X)} rows, found {target.shape}.")
-    parts, start = [], 0
-    for rows in _blocks(draws, X):
-        some = target[start : start + len(rows)]
-        parts.append(family.log_score(predictors(draws, rows), some, draws.noise_scale))
-        start += len(rows)
-    return np.concatenate(parts)
+    blocks = _blocks(draws, X)
+    return np.concatenate([score(eta, target[at], draws.noise_scale) for at, eta in blocks])
 
 
 def summarise(draws: Coefficients, X: Vector, interval: float = 0.9, seed: int = 0) -> Prediction:
@@ -149,15 +145,11 @@ def summarise(draws: Coefficients, X: Vector, interval: float = 0.9, seed: int =
     """
     share, rng, family = mass(interval), np.random.default_rng(seed), draws.family
     parts = []
-    for rows in _blocks(draws, X):
-        means = _means(draws, rows)
-        ends = family.interval(predictors(draws, rows), draws.noise_scale, share, rng)
+    for _, eta in _blocks(draws, X):
+        means = family.expectation(eta)
+        ends = family.interval(eta, draws.noise_scale, share, rng)
         parts.append(Prediction(means.mean(axis=0), _std(draws, means), *ends))
     return Prediction(*(np.concatenate(values) for values in zip(*parts, strict=True)))
-
-
-def _means(draws: Coefficients, X: Vector) -> Vector:
-    return draws.family.expectation(predictors(draws, X))
 
 
 def _std(draws: Coefficients, means: Vector) -> Vector:
@@ -165,8 +157,10 @@ def _std(draws: Coefficients, means: Vector) -> Vector:
     return np.asarray(np.sqrt(means.var(axis=0) + own.mean(axis=0)))
 
 
-def _blocks(draws: Coefficients, X: Vector) -> list[Vector]:
-    """Rows in blocks of bounded memory; one empty block for no rows."""
+def _blocks(draws: Coefficients, X: Vector) -> Iterator[tuple[slice, Vector]]:
+    """Rows in blocks of bounded memory, with their predictors; one empty block for no rows."""
     outputs = draws.coef.shape[1] if draws.coef.ndim == 3 else 1
     size = max(1, _BLOCK // (len(draws.coef) * outputs))
-    return [X[start : start + size] for start in range(0, max(1, len(X)), size)]
+    for start in range(0, max(1, len(X)), size):
+        block = slice(start, start + size)
+        yield block, predictors(draws, X[block])

@@ -1,14 +1,14 @@
 """Pictures of a result. Each function returns Matplotlib figures; nothing is shown or saved."""
 
-from ornstein.results.plots._draws import covariance_maps, covariances, intervals, spread, traces
-from ornstein.results.plots._ellipses import projected, projection, projections
-from ornstein.results.plots._hyper import hyperparameters
-from ornstein.results.plots._methods import comparison
-from ornstein.results.plots._noise import gradient_noise
-from ornstein.results.plots._rows import reliability, residuals
-from ornstein.results.plots._style import plain
+from ornstein.results.plots.agreement import comparison, reliability, residuals
+from ornstein.results.plots.draws import covariance_maps, covariances, intervals, spread, traces
+from ornstein.results.plots.ellipses import projected, projection, projections
+from ornstein.results.plots.hyper import hyperparameters
+from ornstein.results.plots.noise import gradient_noise
+from ornstein.results.plots.style import MOST_PARAMETERS, plain
 
 __all__ = [
+    "MOST_PARAMETERS",
     "comparison",
     "covariance_maps",
     "covariances",

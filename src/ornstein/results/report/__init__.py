@@ -1,6 +1,6 @@
 """One self-contained HTML page about a run: pictures first, nothing loaded from elsewhere."""
 
-from ornstein.results.report.page import LEFT_OUT, render, write
+from ornstein.results.report.page import LEFT_OUT, cells, render, write
 from ornstein.results.report.pictures import Section
 
-__all__ = ["LEFT_OUT", "Section", "render", "write"]
+__all__ = ["LEFT_OUT", "Section", "cells", "render", "write"]

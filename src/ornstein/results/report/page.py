@@ -6,18 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
-import numpy as np
 import pandas as pd
 
 from ornstein.results.diagnosis import Diagnosis
-from ornstein.results.report import words
-from ornstein.results.report.pictures import (
-    Section,
-    of_chains,
-    of_coefficients,
-    of_hyperparameters,
-)
-from ornstein.results.report.svg import data_uri
+from ornstein.results.report import pictures, words
 from ornstein.results.result import Result
 
 _MOST_ROWS = 60  # of the table of coefficients
@@ -38,7 +30,7 @@ def render(
     about: Mapping[str, str] | None = None,
     remarks: Sequence[str] = (),
     summary: pd.DataFrame | None = None,
-    sections: Sequence[Section] = (),
+    sections: Sequence[pictures.Section] = (),
     command: str = "",
     key: int | None = None,
     diagnosis: Diagnosis | None = None,
@@ -72,25 +64,20 @@ def render(
     table = (result.summary() if summary is None else summary).drop(columns=LEFT_OUT)
     diagnosis = result.diagnose() if diagnosis is None else diagnosis
     found = words.measured(result)
-    pictures = [
-        *sections,
-        *of_hyperparameters(result),
-        *of_chains(result, diagnosis),
-    ]
     page = _template().render(
         title=title,
         about=dict(about or _about(result)),
         remarks=list(remarks),
         verdict=words.verdict(result, diagnosis),
-        figures=words.figures(result, _effective(table), found),
+        figures=words.figures(result, table["ess_bulk"].to_numpy(float).min(), found),
         plan=words.plan_in_words(result, found),
         warnings=list(result.plan.warnings),
         columns=[str(column) for column in table.columns],
-        rows=_cells(table[:_MOST_ROWS]),
+        rows=cells(table[:_MOST_ROWS]),
         own_units=summary is not None,
         left_out=max(0, len(table) - _MOST_ROWS),
-        coefficients=_pictured(of_coefficients(result)),
-        sections=[_pictured(section) for section in pictures],
+        coefficients=pictures.of_coefficients(result),
+        sections=[*sections, *pictures.of_run(result, diagnosis)],
         learned=words.learned(result),
         learning=result.learning,
         checks=diagnosis.checks,
@@ -104,37 +91,16 @@ def _template() -> jinja2.Template:
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    return environment.from_string(
-        files("ornstein.results.report").joinpath("page.html").read_text()
-    )
+    return environment.from_string(files(__package__).joinpath("page.html").read_text())
 
 
 def _about(result: Result) -> dict[str, str]:
     labels = result.posterior.labels
     more = f" and {len(labels) - 8:,} more" if len(labels) > 8 else ""
-    return {
-        "rows": f"{result.plan.num_data:,}",
-        "parameters": ", ".join(labels[:8]) + more,
-    }
+    return {"rows": f"{result.plan.num_data:,}", "parameters": ", ".join(labels[:8]) + more}
 
 
-def _effective(table: pd.DataFrame) -> float:
-    """The fewest effective draws of any parameter."""
-    found = table["ess_bulk"].to_numpy(float) if "ess_bulk" in table else np.full(1, np.nan)
-    return float(np.min(found))
-
-
-def _cells(table: pd.DataFrame) -> list[tuple[str, list[str]]]:
-    numbers = table.to_numpy(dtype=float)
-    return [
-        (str(name), [f"{value:.4g}" for value in line])
-        for name, line in zip(table.index, numbers, strict=True)
-    ]
-
-
-def _pictured(section: Section) -> dict[str, Any]:
-    return {
-        "heading": section.heading,
-        "text": section.text,
-        "sources": [data_uri(figure) for figure in section.figures],
-    }
+def cells(table: pd.DataFrame) -> list[tuple[str, list[str]]]:
+    """Every row's name, and its numbers to four digits."""
+    lines = zip(table.index, table.to_numpy(dtype=float), strict=True)
+    return [(str(name), [f"{value:.4g}" for value in line]) for name, line in lines]

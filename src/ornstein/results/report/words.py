@@ -31,17 +31,19 @@ def verdict(result: Result, diagnosis: Diagnosis) -> tuple[str, str]:
     """Worst verdict, and a sentence."""
     if not result.status.ok:
         return "fail", result.status.message
-    failed = [check.name for check in diagnosis if check.verdict == "fail"]
-    warned = [check.name for check in diagnosis if check.verdict == "warn"]
-    if failed == ["model"]:
+    failed, warned = (
+        [check for check in diagnosis if check.verdict == kind] for kind in ("fail", "warn")
+    )
+    if [check.name for check in failed] == ["model"]:
         return "fail", (
             "The draws are right for this model, but the model does not fit the rows well: its "
             "intervals may be too narrow or too wide."
         )
+    named = "; ".join(map(str, failed or warned))
     if failed:
-        return "fail", f"Do not trust these draws yet: these checks failed: {', '.join(failed)}."
+        return "fail", f"Do not trust these draws yet. Checks that failed: {named}."
     if warned:
-        return "warn", f"Usable with care; see the checks {', '.join(warned)}."
+        return "warn", f"Usable with care. Checks to read: {named}."
     return "ok", "Every check passed."
 
 
@@ -69,30 +71,26 @@ def figures(
 
 def plan_in_words(result: Result, found: MeasuredKL | None) -> list[str]:
     """What was tuned, what was predicted, what was run and what was measured."""
-    plan = result.plan
+    plan, used = result.plan, result.settings
     chains, draws, dim = result.flat.shape
     aim = {
         "posterior": "the posterior's Gaussian at its mode",
         "sandwich": "the sandwich covariance, which is valid even if the model is wrong",
     }[plan.target]
     lines = [_tuned(plan) if plan.is_chain else f"Method {plan.method} ({plan.equation})."]
-    promise = f"Before the run, the plan predicted draws {nats(plan.predicted_kl)} away from the "
-    promise += "posterior"
+    promise, kept = f"draws {nats(plan.predicted_kl)} away from the posterior", ""
     if plan.is_chain:
         promise += (
             f", a relaxation time of {plan.relaxation_steps:,.1f} steps, and a stability margin of "
             f"{plan.stability_margin:.0%} (100% is an infinitesimal step, at 0% chains diverge)"
         )
-    lines.append(promise + f". It aims at {aim}.")
-    lines.append(
-        f"{chains} chains made {draws:,} draws each of {dim:,} parameters"
-        + (
-            f", one {_every(result.settings.thin)} after a warm-up of {result.settings.warmup:,}"
-            if plan.is_chain
-            else ""
-        )
-        + f", in {result.seconds:.2g} seconds."
-    )
+        every = "every step" if used.thin == 1 else f"every {used.thin:,} steps"
+        kept = f", one {every} after a warm-up of {used.warmup:,}"
+    lines += [
+        f"Before the run, the plan predicted {promise}. It aims at {aim}.",
+        f"{chains} chains made {draws:,} draws each of {dim:,} parameters{kept}, in "
+        f"{result.seconds:.2g} seconds.",
+    ]
     if found is not None:
         lines.append(
             f"The draws are {nats(found.value)} away by measurement; as many exact draws would "
@@ -106,29 +104,21 @@ def _tuned(plan: Plan) -> str:
     if plan.injected_cov is not None:
         parts.append("injected noise")
     parts += [f"{label} {text}" for label, text in plan.rule.lines()]
+    *first, last = parts
+    tuned = f"{', '.join(first)} and {last}" if first else last
     reads = {
         "windows": "consecutive rows of a shuffled copy",
         "independent": "drawn independently",
         "weighted": "drawn by their leverage",
         "epochs": "by an epoch loader",
     }.get(plan.batches.scheme, plan.batches.scheme)
-    anchored = (
-        " Control variates at the optimum remove most of the gradients' noise."
-        if plan.control_variates
-        else ""
+    text = (
+        f"Method {plan.method} with {tuned}, tuned for minibatches of {plan.batch_size:,} of "
+        f"{plan.num_data:,} rows, {reads}."
     )
-    return (
-        f"Method {plan.method} with {_listed(parts)}, tuned for minibatches of "
-        f"{plan.batch_size:,} of {plan.num_data:,} rows, {reads}.{anchored}"
-    )
-
-
-def _every(steps: int) -> str:
-    return "every step" if steps == 1 else f"every {steps:,} steps"
-
-
-def _listed(parts: list[str]) -> str:
-    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+    if plan.control_variates:
+        text += " Control variates at the optimum remove most of the gradients' noise."
+    return text
 
 
 def nats(value: float) -> str:

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from ornstein.data.datasets import Dataset
-from ornstein.experiments import figure3
+from ornstein.experiments import held_out
 
 Load = Callable[[str], Dataset]
 
@@ -29,7 +29,7 @@ def test_figure_3_on_some_rows_of_covertype(
     dataset: Load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dataset("covertype")
-    whole = figure3.PROBLEMS["covertype"]
+    whole = held_out.PROBLEMS["covertype"]
 
     def few_rows() -> tuple[Any, ...]:
         """Every hundredth row, the measured columns only."""
@@ -37,8 +37,8 @@ def test_figure_3_on_some_rows_of_covertype(
         return X[::100, :10], y[::100], X_test[::100, :10], y_test[::100]
 
     small = replace(whole, rows=few_rows, grid=(1000.0, 30.0, 1.0))
-    monkeypatch.setattr(figure3, "PROBLEMS", {"covertype": small})
-    found = figure3.figure3(tmp_path, Console(quiet=True), ("covertype",), progress=False)
+    monkeypatch.setattr(held_out, "PROBLEMS", {"covertype": small})
+    found = held_out.figure3(tmp_path, Console(quiet=True), ("covertype",), progress=False)
     (record,) = json.loads((tmp_path / "figure3.json").read_text())
     assert found == [record]
     assert (record["rows"], record["parameters"]) == (5000, 70)
@@ -51,7 +51,7 @@ def test_figure_3_on_some_rows_of_covertype(
 def test_covertype_is_split_once_and_for_all(dataset: Load) -> None:
     """Measured columns standardised over all rows, no row on both sides."""
     dataset("covertype")
-    X, y, X_test, y_test = figure3.PROBLEMS["covertype"].rows()
+    X, y, X_test, y_test = held_out.PROBLEMS["covertype"].rows()
     assert (len(X), len(X_test), X.shape[1]) == (500_000, 81_012, 54)
     assert (len(y), len(y_test)) == (500_000, 81_012)
     both = np.concatenate([X, X_test])[:, :10].astype(float)
@@ -61,8 +61,8 @@ def test_covertype_is_split_once_and_for_all(dataset: Load) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", list(figure3.PROBLEMS))
+@pytest.mark.parametrize("name", list(held_out.PROBLEMS))
 def test_figure_3_keeps_its_promises(dataset: Load, tmp_path: Path, name: str) -> None:
     dataset(name)
-    (record,) = figure3.figure3(tmp_path, Console(quiet=True), (name,), progress=False)
+    (record,) = held_out.figure3(tmp_path, Console(quiet=True), (name,), progress=False)
     assert_learned_well(record)

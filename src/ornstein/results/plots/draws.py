@@ -11,22 +11,12 @@ from ornstein._base.checks import choice
 from ornstein._base.types import Vector
 from ornstein.linalg.operators import as_matrix
 from ornstein.results.arviz import arviz_module
-from ornstein.results.plots._style import (
-    CHAINS,
-    HALF,
-    MOST_PARAMETERS,
-    POSTERIOR,
-    PREDICTED,
-    forest,
-    panel,
-    plain,
-    short,
-)
+from ornstein.results.plots import style
 from ornstein.results.result import Result
 
 _MOST_TRACES = 3
 _TRACE_POINTS = 400
-_LOW = (HALF[0], 1.7)
+_LOW = (style.HALF[0], 1.7)
 
 
 def intervals(result: Result, title: str = "", mass: float = 0.9) -> Figure:
@@ -34,21 +24,19 @@ def intervals(result: Result, title: str = "", mass: float = 0.9) -> Figure:
     flat = result.flat.reshape(-1, result.plan.dim)
     shown = _clearest(flat)
     low, high = np.quantile(flat[:, shown], [(1 - mass) / 2, (1 + mass) / 2], axis=0)
-    figure, ax, rows = forest([result.plan.labels[i] for i in shown])
-    ax.hlines(rows, low, high, color=POSTERIOR, linewidth=2)
-    ax.plot(flat[:, shown].mean(axis=0), rows, "o", color=POSTERIOR, markersize=4)
+    labels = [result.plan.labels[i] for i in shown]
+    figure, ax = style.forest(labels, low, flat[:, shown].mean(axis=0), high)
     ax.axvline(0, color="grey", linewidth=0.8)
-    ax.set_xlabel(f"mean and {mass:.0%} interval")
-    ax.set_title(title)
+    ax.set(xlabel=f"mean and {mass:.0%} interval", title=title)
     return figure
 
 
 def _clearest(flat: Vector) -> npt.NDArray[np.intp]:
     """Numbers of the parameters to show, in their own order."""
-    if flat.shape[1] <= MOST_PARAMETERS:
+    if flat.shape[1] <= style.MOST_PARAMETERS:
         return np.arange(flat.shape[1])
     clear = np.abs(flat.mean(axis=0)) / np.maximum(flat.std(axis=0), np.finfo(float).tiny)
-    return np.sort(np.argsort(-clear, kind="stable")[:MOST_PARAMETERS])
+    return np.sort(np.argsort(-clear, kind="stable")[: style.MOST_PARAMETERS])
 
 
 def covariances(result: Result, title: str = "", scale: str = "posterior") -> Figure:
@@ -71,7 +59,7 @@ def covariance_maps(result: Result) -> tuple[Figure, ...]:
     """Predicted and measured covariance on the posterior's own scale, a picture each."""
     figures = []
     for name, cov in _scaled_covariances(result, "posterior").items():
-        figure, ax = panel()
+        figure, ax = style.panel()
         image = _map(ax, name, cov)
         figure.colorbar(image, label="posterior variance = 1")
         figures.append(figure)
@@ -92,9 +80,7 @@ def _scaled_covariances(result: Result, scale: str) -> dict[str, Vector]:
 
 def _map(ax: Axes, name: str, cov: Vector) -> AxesImage:
     image = ax.imshow(cov, vmin=-1.5, vmax=1.5, cmap=_clear_middle())
-    ax.set_title(name)
-    ax.set_xticks([])
-    ax.set_yticks([])
+    ax.set(title=name, xticks=[], yticks=[])
     return image
 
 
@@ -115,10 +101,9 @@ def spread(result: Result) -> Figure:
     with np.errstate(invalid="ignore", divide="ignore"):
         effective = [float(arviz.ess(result.flat[..., i], method="sd")) for i in shown]
         error = 2 * ratio / np.sqrt(2 * np.asarray(effective))
-    figure, ax, rows = forest([result.plan.labels[i] for i in shown], HALF[0])
-    ax.axvline(1, color=PREDICTED, linewidth=1)
-    ax.hlines(rows, ratio - error, ratio + error, color=POSTERIOR, linewidth=2)
-    ax.plot(ratio, rows, "o", color=POSTERIOR, markersize=4)
+    labels = [result.plan.labels[i] for i in shown]
+    figure, ax = style.forest(labels, ratio - error, ratio, ratio + error, style.HALF[0])
+    ax.axvline(1, color=style.PREDICTED, linewidth=1)
     ax.set_xlabel("sd, measured over predicted")
     return figure
 
@@ -132,15 +117,15 @@ def traces(result: Result) -> tuple[Figure, ...]:
     for index in _least_effective(result.flat, min(dim, _MOST_TRACES)):
         values = result.flat[..., index]
         ranks = values.reshape(-1).argsort().argsort().reshape(values.shape)
-        (left, trace), (right, ranked) = panel(_LOW), panel(_LOW)
+        (left, trace), (right, ranked) = style.panel(_LOW), style.panel(_LOW)
         for chain in range(chains):
-            colour = CHAINS[chain % len(CHAINS)]
+            colour = style.CHAINS[chain % len(style.CHAINS)]
             at = np.arange(0, draws, step)
             trace.plot(at, values[chain, ::step], linewidth=0.6, alpha=0.8, color=colour)
             counts, _ = np.histogram(ranks[chain], bins)
             ranked.stairs(counts, bins, baseline=None, linewidth=1.2, color=colour)
-        trace.set_title(plain(short(result.plan.labels[index], 40)), fontsize=9, loc="left")
-        ranked.set_title("ranks by chain", fontsize=9, loc="left")
+        style.heading(trace, result.plan.labels[index])
+        style.heading(ranked, "ranks by chain")
         ranked.set_yticks([])
         ranked.axhline(draws / 20, color="grey", linewidth=0.8)
         ranked.set_ylim(bottom=0)

@@ -12,14 +12,14 @@ from ornstein.linalg.operators import as_matrix
 from ornstein.planning.plans import Plan
 from ornstein.results.diagnosis import Diagnosis
 from ornstein.results.noise import Noise, simulated
-from ornstein.results.plots._style import DRAWS, POSTERIOR, PREDICTED, logarithmic, panel
+from ornstein.results.plots.style import DRAWS, POSTERIOR, PREDICTED, logarithmic, panel
 from ornstein.results.result import Result
 
 
 def gradient_noise(result: Result, diagnosis: Diagnosis) -> tuple[Figure, ...]:
     """Planned against measured variances, and the quantiles of a step's noise.
 
-    Nothing where the diagnosis did not look at the noise: for draws that are no iterates of SGD,
+    Nothing where the diagnosis did not measure the noise: for draws that are not iterates of SGD,
     and where matrices would not fit.
     """
     if diagnosis.noise is None or diagnosis.roughest is None:
@@ -48,19 +48,16 @@ def along_modes(plan: Plan, noise: Noise) -> tuple[Vector, Vector, Vector]:
 def _variances(ax: Axes, plan: Plan, noise: Noise) -> None:
     planned, drawn, plain = along_modes(plan, noise)
     seen = (planned > 1e-9 * planned.max()) & (drawn > 0)
+    planned, drawn, plain = planned[seen], drawn[seen], plain[seen]
+    kind = "measured"
     if plan.control_variates:
-        ax.plot(
-            planned[seen], plain[seen], "x", color="grey", markersize=5, label="plain gradients"
-        )
-    kind = "with control variates" if plan.control_variates else "measured"
-    ax.plot(planned[seen], drawn[seen], "o", color=POSTERIOR, markersize=5, label=kind)
-    ends = (
-        np.array([planned[seen].min() / 1.5, planned[seen].max() * 1.5]) if seen.any() else [1, 2]
-    )
+        kind = "with control variates"
+        ax.plot(planned, plain, "x", color="grey", markersize=5, label="plain gradients")
+    ax.plot(planned, drawn, "o", color=POSTERIOR, markersize=5, label=kind)
+    ends = [planned.min() / 1.5, planned.max() * 1.5] if seen.any() else [1, 2]
     ax.plot(ends, ends, color=PREDICTED, linewidth=1, label="as planned")
     logarithmic(ax, "x", "y")
-    ax.set_xlabel("noise planned for, over the posterior's width")
-    ax.set_ylabel("noise at the draws")
+    ax.set(xlabel="noise planned for, over the posterior's width", ylabel="noise at the draws")
     ax.legend(frameon=False, fontsize=8)
 
 
@@ -69,6 +66,5 @@ def _quantiles(ax: Axes, noise: Vector) -> None:
     expected = norm.ppf(chances)
     ax.plot(expected[[0, -1]], expected[[0, -1]], color=PREDICTED, linewidth=1, label="as planned")
     ax.plot(expected, np.sort(noise), ".", color=DRAWS, markersize=3, label="simulated steps")
-    ax.set_xlabel("normal quantile")
-    ax.set_ylabel("noise of a step, in planned deviations")
+    ax.set(xlabel="normal quantile", ylabel="noise of a step, in planned deviations")
     ax.legend(frameon=False, fontsize=8)

@@ -1,36 +1,26 @@
 """The path of learned hyperparameters, and their final values."""
 
+from typing import Any
+
 import jax
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ornstein._base.types import Vector
 from ornstein.hyper import Learning
 from ornstein.hyper.learning import interval
 from ornstein.models.hyperparameters import Learnable
-from ornstein.results.plots._style import (
-    CHAINS,
-    HALF,
-    MOST_PARAMETERS,
-    POSTERIOR,
-    PREDICTED,
-    forest,
-    logarithmic,
-    panel,
-    plain,
-    short,
-)
+from ornstein.results.plots import style
 
 _APART = 4  # hyperparameters that get a picture each
 _WIDEST = 1e9  # by which factor a band reaches, at most
-_MARKS = {"optimum": ("o", "none"), "plan": ("s", POSTERIOR), "draws": ("o", CHAINS[0])}
+_MARKS = {"optimum": ("o", "none"), "plan": ("s", style.POSTERIOR), "draws": ("o", style.CHAINS[0])}
 
 
 def hyperparameters(learning: Learning, learnable: Learnable) -> tuple[Figure, ...]:
     """The path of each, or of all together where they are many, and their final values.
 
-    Bands and bars hold two posterior standard deviations, by the curvature of the evidence.
+    Bands and bars reach two posterior standard deviations, by the curvature of the evidence.
     """
     path = np.column_stack([leaf.reshape(len(leaf), -1) for leaf in jax.tree.leaves(learning.path)])
     low, middle, high = interval(learning, learnable)
@@ -40,19 +30,16 @@ def hyperparameters(learning: Learning, learnable: Learnable) -> tuple[Figure, .
     if path.shape[1] <= _APART:
         each = zip(path.T, low, middle, high, positive, learning.labels, strict=True)
         return tuple(_one(learning.stages, *facts) for facts in each)
-    figure, ax = panel()
-    ax.plot(path, color=POSTERIOR, linewidth=0.8, alpha=0.6)
-    if positive.all():
-        logarithmic(ax, "y")
-    ax.set_xlabel("step")
-    ax.set_ylabel("value")
-    shown = slice(0, MOST_PARAMETERS)
-    final, right, rows = forest(learning.labels[shown], HALF[0])
-    right.hlines(rows, low[shown], high[shown], color=POSTERIOR, linewidth=2)
-    right.plot(middle[shown], rows, "o", color=POSTERIOR, markersize=4)
-    if positive.all():
-        logarithmic(right, "x")
+    figure, ax = style.panel()
+    ax.plot(path, color=style.POSTERIOR, linewidth=0.8, alpha=0.6)
+    ax.set(xlabel="step", ylabel="value")
+    shown = slice(0, style.MOST_PARAMETERS)
+    bars = low[shown], middle[shown], high[shown]
+    final, right = style.forest(learning.labels[shown], *bars, style.HALF[0])
     right.set_xlabel("value and two standard deviations")
+    if positive.all():
+        style.logarithmic(ax, "y")
+        style.logarithmic(right, "x")
     return figure, final
 
 
@@ -72,30 +59,18 @@ def _one(
     positive: bool,
     label: str,
 ) -> Figure:
-    figure, ax = panel((HALF[0], 2.6))
-    steps = np.arange(len(path))
-    ax.axhspan(low, high, color=POSTERIOR, alpha=0.12, linewidth=0)
-    ax.axhline(value, color=PREDICTED, linewidth=0.8)
-    ax.plot(steps, path, color=POSTERIOR, linewidth=0.8)
-    _stages(ax, stages, path)
-    if positive:
-        logarithmic(ax, "y")
-    ax.set_title(plain(short(label, 40)), fontsize=9, loc="left")
-    ax.set_xlabel("step")
-    ax.legend(frameon=False, fontsize=8)
-    return figure
-
-
-def _stages(ax: Axes, stages: tuple[str, ...], path: Vector) -> None:
+    figure, ax = style.panel((style.HALF[0], 2.6))
+    ax.axhspan(low, high, color=style.POSTERIOR, alpha=0.12, linewidth=0)
+    ax.axhline(value, color=style.PREDICTED, linewidth=0.8)
+    ax.plot(np.arange(len(path)), path, color=style.POSTERIOR, linewidth=0.8)
+    dots: dict[str, Any] = {"color": style.POSTERIOR, "markersize": 5}
     for stage, (marker, fill) in _MARKS.items():
         at = [i for i, name in enumerate(stages) if name == stage]
         if at:
-            ax.plot(
-                at,
-                path[at],
-                marker,
-                color=POSTERIOR,
-                markerfacecolor=fill,
-                markersize=5,
-                label=stage,
-            )
+            ax.plot(at, path[at], marker, markerfacecolor=fill, label=stage, **dots)
+    if positive:
+        style.logarithmic(ax, "y")
+    style.heading(ax, label)
+    ax.set_xlabel("step")
+    ax.legend(frameon=False, fontsize=8)
+    return figure

@@ -9,15 +9,15 @@ from matplotlib.figure import Figure
 
 from ornstein._base.types import Vector
 from ornstein.linalg.operators import as_matrix
-from ornstein.results.plots._style import DRAWS, LEGEND, MOST_POINTS, POSTERIOR, PREDICTED, panel
+from ornstein.results.plots.style import DRAWS, LEGEND, MOST_POINTS, POSTERIOR, PREDICTED, panel
 from ornstein.results.result import Result
 
 
 def projection(result: Result, title: str = "") -> Figure:
     """Draws and posterior on the posterior's smallest and largest principal component.
 
-    Ellipses hold three standard deviations of the posterior, of the plan's prediction and of the
-    draws.
+    Ellipses contain three standard deviations of the posterior, of the plan's prediction and of
+    the draws.
     """
     figure, ax = panel((5.5, 4.5))
     _project(ax, result)
@@ -44,28 +44,23 @@ def projections(
 
 def projected(result: Result) -> tuple[Vector, Vector, Vector]:
     """2 x 2 covariances of posterior, prediction and draws along the projection's axes."""
-    axes = _axes(result)
-    flat = result.flat.reshape(-1, result.plan.dim)
-    measured = np.atleast_2d(np.cov(flat, rowvar=False))
-    covs = _posterior_cov(result), as_matrix(result.plan.predicted_cov), measured
-    posterior, predicted, drawn = (axes.T @ cov @ axes for cov in covs)
-    return posterior, predicted, drawn
+    covs, _ = _projected(result)
+    return covs
 
 
-def _posterior_cov(result: Result) -> Vector:
+def _projected(result: Result) -> tuple[tuple[Vector, Vector, Vector], Vector]:
+    """The three covariances, and the draws around the optimum, along the axes."""
     result.plan.refuse_matrices("projection")
-    return np.linalg.inv(as_matrix(result.plan.posterior_precision))
-
-
-def _axes(result: Result) -> Vector:
-    """The posterior's smallest and largest principal component, (D, 2)."""
-    _, vectors = np.linalg.eigh(_posterior_cov(result))
-    return vectors[:, [0, -1]]
+    posterior = np.linalg.inv(as_matrix(result.plan.posterior_precision))
+    axes = np.linalg.eigh(posterior)[1][:, [0, -1]]
+    flat = result.flat.reshape(-1, result.plan.dim)
+    covs = posterior, as_matrix(result.plan.predicted_cov), np.atleast_2d(np.cov(flat.T))
+    one, other, drawn = (axes.T @ cov @ axes for cov in covs)
+    return (one, other, drawn), (flat - result.plan.center) @ axes
 
 
 def _project(ax: Axes, result: Result) -> None:
-    posterior, predicted, measured = projected(result)
-    flat = (result.flat.reshape(-1, result.plan.dim) - result.plan.center) @ _axes(result)
+    (posterior, predicted, measured), flat = _projected(result)
     shown = flat[:: max(1, len(flat) // MOST_POINTS)]
     normal = np.random.default_rng(0).normal(size=(len(shown), 2))
     exact = normal @ np.linalg.cholesky(posterior).T
@@ -79,8 +74,7 @@ def _project(ax: Axes, result: Result) -> None:
     ):
         ax.plot(*_ellipse(matrix), color=colour, linestyle=style, label=label)
     ax.locator_params(axis="x", nbins=5)
-    ax.set_xlabel("smallest principal component")
-    ax.set_ylabel("largest principal component")
+    ax.set(xlabel="smallest principal component", ylabel="largest principal component")
 
 
 def _ellipse(cov: Vector, deviations: float = 3.0) -> Vector:

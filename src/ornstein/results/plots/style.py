@@ -48,13 +48,22 @@ def logarithmic(ax: Axes, *axes: str) -> None:
         axis.set_minor_formatter(NullFormatter())
 
 
-def forest(labels: Sequence[str], width: float = 4.6) -> tuple[Figure, Axes, Vector]:
-    """A picture with one line per label, the first on top; where the lines are."""
+def forest(
+    labels: Sequence[str], low: Vector, middle: Vector, high: Vector, width: float = 4.6
+) -> tuple[Figure, Axes]:
+    """A picture with one bar and dot per label, the first on top."""
     figure, ax = panel((width, 0.26 * len(labels) + 0.9))
-    rows = np.arange(len(labels))[::-1].astype(float)
+    rows = np.arange(len(labels))[::-1]
+    ax.hlines(rows, low, high, color=POSTERIOR, linewidth=2)
+    ax.plot(middle, rows, "o", color=POSTERIOR, markersize=4)
     ax.set_yticks(rows, [plain(short(label)) for label in labels])
     ax.set_ylim(-0.7, len(labels) - 0.3)
-    return figure, ax, rows
+    return figure, ax
+
+
+def heading(ax: Axes, text: str) -> None:
+    """A small title on the left."""
+    ax.set_title(plain(short(text, 40)), fontsize=9, loc="left")
 
 
 def diagonal(ax: Axes, x: Vector, y: Vector) -> None:

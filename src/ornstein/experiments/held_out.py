@@ -1,6 +1,5 @@
 """The paper's Figure 3: prior precisions learned while sampling, against held-out losses."""
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,29 +17,27 @@ import ornstein as orn
 from ornstein._base import checks
 from ornstein._base.errors import UnstablePlanError
 from ornstein._base.progress import each
+from ornstein.experiments.divergence import save, write_json
 from ornstein.hyper import LearningOptions, ascend
 from ornstein.hyper.baselines import mean_loss
 from ornstein.hyper.expectation import at_optimum
 
 KEY = 2016
-TOLERANCE = 0.5  # posterior standard deviations of log lambda, which are some hundredths
+TOLERANCE = 0.5  # posterior standard deviations of log lambda, which are a few hundredths
 DRAWS = 50
 START = 10.0
+_SAMPLING: Mapping[str, Any] = MappingProxyType(
+    {"key": KEY, "draws": DRAWS, "progress": False, "dtype": "float32"}
+)
 _GRID = (1000, 500, 200, 100, 50, 20, 10, 5, 2, 1)
 
 
 @dataclass(frozen=True)
-class Problem:
+class HeldOut:
     """Multinomial logistic regression without intercept: rows to learn from and rows held out.
 
-    Attributes
-    ----------
-    name, title
-        The data set, and the panel's title.
-    rows
-        ``() -> (X, y, X_test, y_test)``.
-    grid
-        Prior precisions, from large to small: every search starts where the last one ended.
+    ``rows`` returns ``(X, y, X_test, y_test)``; ``grid`` has prior precisions from large to small,
+    as every search starts where the last one ended.
     """
 
     name: str
@@ -52,10 +49,8 @@ class Problem:
         """Of the rows to learn from, and of those held out."""
         X, y, X_test, y_test = self.rows()
         classes = int(y.max()) + 1
-        return (
-            orn.models.softmax(X, y, num_classes=classes),
-            orn.models.softmax(X_test, y_test, num_classes=classes),
-        )
+        train = orn.models.softmax(X, y, num_classes=classes)
+        return train, orn.models.softmax(X_test, y_test, num_classes=classes)
 
 
 def _mnist() -> tuple[npt.NDArray[Any], ...]:
@@ -78,22 +73,18 @@ def _covertype() -> tuple[npt.NDArray[Any], ...]:
     return X[train], y[train], X[test], y[test]
 
 
-PROBLEMS: Mapping[str, Problem] = MappingProxyType(
+_SMALL = (0.5, 0.2, 0.1, 0.05, 0.02, 0.01)
+PROBLEMS: Mapping[str, HeldOut] = MappingProxyType(
     {
-        problem.name: problem
-        for problem in (
-            Problem("mnist", "MNIST", _mnist, _GRID),
-            Problem(
-                "covertype", "covertype", _covertype, (*_GRID, 0.5, 0.2, 0.1, 0.05, 0.02, 0.01)
-            ),
-        )
+        "mnist": HeldOut("mnist", "MNIST", _mnist, _GRID),
+        "covertype": HeldOut("covertype", "covertype", _covertype, (*_GRID, *_SMALL)),
     }
 )
 
 METHODS = ("exact", "laplace", "scalar", "diagonal", "bbvi")
 """``exact`` learns from its draws and ``laplace`` is MacKay's fixed point, both from lambda = 10.
-The others, whose chains would need millions of steps, go on from where ``laplace`` came to rest,
-with the moments T2 predicts of them."""
+The others, whose chains would need millions of steps, continue from where ``laplace`` converged,
+with the moments that T2 predicts of them."""
 
 _PLANS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
@@ -111,35 +102,32 @@ def figure3(
     data: Sequence[str] = tuple(PROBLEMS),
     progress: bool | None = None,
 ) -> list[dict[str, Any]]:
-    """Held-out loss of the MAP estimate over a grid, and where each method comes to rest.
+    """Held-out loss of the MAP estimate over a grid, and where each method converges.
 
     Writes ``figure3.png`` and ``figure3.json``.
     """
     for name in data:
         checks.choice("data", name, tuple(PROBLEMS))
-    folder.mkdir(parents=True, exist_ok=True)
     records = []
     pieces = sum(len(PROBLEMS[name].grid) + 1 + len(METHODS) for name in data)
     with each("figure 3", pieces, progress) as ready:
         for name in data:
             records.append(_measure(PROBLEMS[name], ready))
-            (folder / "figure3.json").write_text(json.dumps(records, indent=1) + "\n")
-    draw(records).savefig(folder / "figure3.png", dpi=110)
+            write_json(folder, "figure3", records)
     for record in records:
         console.print(_table(record))
-    for suffix in ("png", "json"):
-        console.print(f"wrote {folder / 'figure3'}.{suffix}", markup=False, highlight=False)
+    save(folder, "figure3", records, draw(records), console)
     return records
 
 
-def _measure(problem: Problem, ready: Callable[[str], None]) -> dict[str, Any]:
+def _measure(problem: HeldOut, ready: Callable[[str], None]) -> dict[str, Any]:
     train, test = problem.posteriors()
-    grid, seconds, here = [], [], train
+    grid, seconds, here = [], 0.0, train
     for precision in problem.grid:
         ready(f"{problem.name}, lambda = {precision:g}")
         began = perf_counter()
         here = at_optimum(here.with_hyper({"prior_precision": precision}))
-        seconds.append(perf_counter() - began)
+        seconds += perf_counter() - began
         grid.append({"lambda": precision, "test_loss": mean_loss(test, here)})
     best = min(grid, key=lambda point: point["test_loss"])
     chosen, here, fixed = [], train.with_hyper({"prior_precision": START}), 0.0
@@ -149,7 +137,9 @@ def _measure(problem: Problem, ready: Callable[[str], None]) -> dict[str, Any]:
         chosen.append(record)
         if name == "exact":
             ready(f"{problem.name}, a fixed lambda")
-            fixed = _fixed_seconds(train.with_hyper({"prior_precision": record["lambda"]}))
+            began = perf_counter()  # what planning and sampling cost where nothing is learned
+            orn.sample(train.with_hyper({"prior_precision": record["lambda"]}), **_SAMPLING)
+            fixed = perf_counter() - began
         here = there if name == "laplace" else here
     return {
         "dataset": problem.name,
@@ -157,7 +147,7 @@ def _measure(problem: Problem, ready: Callable[[str], None]) -> dict[str, Any]:
         "held_out": test.num_data,
         "parameters": train.dim,
         "grid": grid,
-        "grid_seconds": sum(seconds),
+        "grid_seconds": seconds,
         "fixed_seconds": fixed,
         "chosen": chosen,
         "best_lambda": best["lambda"],
@@ -165,31 +155,18 @@ def _measure(problem: Problem, ready: Callable[[str], None]) -> dict[str, Any]:
     }
 
 
-def _fixed_seconds(post: orn.Posterior) -> float:
-    """What planning and sampling cost where nothing is learned, from the same start."""
-    began = perf_counter()
-    orn.sample(post, key=KEY, draws=DRAWS, progress=False, dtype="float32")
-    return perf_counter() - began
-
-
 def _choose(
     name: str, post: orn.Posterior, test: orn.Posterior
 ) -> tuple[dict[str, Any], orn.Posterior]:
     """A method's choice, and the posterior there."""
-    began, learning = perf_counter(), None
+    began, more = perf_counter(), {}
     if name == "laplace":
         found = orn.evidence(post, tolerance=0.01)
         there, message = found.posterior, f"{found.iterations} iterations"
     elif name == "exact":
-        learned = orn.learn(
-            post,
-            tolerance=TOLERANCE,
-            key=KEY,
-            draws=DRAWS,
-            progress=False,
-            dtype="float32",
-        )
-        there, message, learning = learned.posterior, learned.message, learned.seconds
+        learned = orn.learn(post, tolerance=TOLERANCE, **_SAMPLING)
+        there, message = learned.posterior, learned.message
+        more["learning_seconds"] = learned.seconds
     else:
         there, message = _by_prediction(post, _PLANS[name])
     record = {
@@ -199,11 +176,11 @@ def _choose(
         "seconds": perf_counter() - began,
         "message": message,
     }
-    return record if learning is None else {**record, "learning_seconds": learning}, there
+    return record | more, there
 
 
 def _by_prediction(post: orn.Posterior, plan: Mapping[str, Any]) -> tuple[orn.Posterior, str]:
-    """Where a sampler's own moments, as T2 predicts them, come to rest."""
+    """Where learning from a sampler's own moments, as T2 predicts them, converges."""
     options = LearningOptions(tolerance=TOLERANCE, moments="plan")
     diagonal = plan["method"] == "exact"
     for rho in _RHO if diagonal else (None,):
@@ -226,12 +203,8 @@ def draw(records: Sequence[Mapping[str, Any]]) -> Figure:
     panels = figure.subplots(1, len(records), squeeze=False)[0]
     for ax, record in zip(panels, records, strict=True):
         grid = sorted(record["grid"], key=lambda point: point["lambda"])
-        ax.plot(
-            [point["lambda"] for point in grid],
-            [point["test_loss"] for point in grid],
-            "k.-",
-            label="MAP estimate over the grid",
-        )
+        x, y = ([point[name] for point in grid] for name in ("lambda", "test_loss"))
+        ax.plot(x, y, "k.-", label="MAP estimate over the grid")
         for marker, choice in zip("sD*^v", record["chosen"], strict=False):
             ax.plot(choice["lambda"], choice["test_loss"], marker, ms=9, label=choice["method"])
         ax.set(xscale="log", xlabel="prior precision", ylabel="held-out loss per row")
