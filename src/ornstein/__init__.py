@@ -50,60 +50,19 @@ if TYPE_CHECKING:
     from ornstein import estimators, tables
     from ornstein.results import plots, predictive, report
 
-__all__ = [
-    "METHODS",
-    "VARIANTS",
-    "Anchor",
-    "Check",
-    "CheckpointError",
-    "CheckpointWarning",
-    "Comparison",
-    "CrossValidation",
-    "Diagnosis",
-    "DivergenceWarning",
-    "Entry",
-    "Evidence",
-    "Geometry",
-    "InputError",
-    "InterruptWarning",
-    "Learned",
-    "Learning",
-    "MeasuredKL",
-    "Method",
-    "OptimumError",
-    "OrnsteinError",
-    "Plan",
-    "PlanKernel",
-    "Posterior",
-    "Result",
-    "Rows",
-    "RowsOnDisk",
-    "TargetWarning",
-    "UnstablePlanError",
-    "__version__",
-    "as_optax",
-    "compare",
-    "cross_validate",
-    "datasets",
-    "distributed",
-    "estimators",
-    "evidence",
-    "from_numpyro",
-    "geometry",
-    "kernel",
-    "learn",
-    "models",
-    "open_rows",
-    "plan",
-    "plots",
-    "predictive",
-    "report",
-    "sample",
-    "tables",
-    "theory",
-    "tune",
-]
-
+# What to do, in the order of a run.
+__all__ = ["from_numpyro", "geometry", "open_rows", "plan", "tune"]
+__all__ += ["as_optax", "compare", "cross_validate", "evidence", "kernel", "learn", "sample"]
+# Rooms of their own.
+__all__ += ["datasets", "distributed", "estimators", "models", "plots", "predictive", "report"]
+__all__ += ["tables", "theory"]
+# What these take and give.
+__all__ += ["METHODS", "VARIANTS", "Anchor", "Geometry", "Method", "Plan", "PlanKernel"]
+__all__ += ["Check", "Comparison", "CrossValidation", "Diagnosis", "Entry", "Evidence", "Learned"]
+__all__ += ["Learning", "MeasuredKL", "Posterior", "Result", "Rows", "RowsOnDisk", "__version__"]
+# What they raise and warn of.
+__all__ += ["CheckpointError", "InputError", "OptimumError", "OrnsteinError", "UnstablePlanError"]
+__all__ += ["CheckpointWarning", "DivergenceWarning", "InterruptWarning", "TargetWarning"]
 
 _WHEN_ASKED_FOR = {
     "estimators": "ornstein.estimators",

@@ -53,7 +53,7 @@ class Deviations(ABC):
         """Squared leverages of a block's rows: ``E[d_n' cov d_n]``."""
 
     @abstractmethod
-    def block_sums(self, lines: Array, *block: Any) -> Array:
+    def block_sums(self, lines: Array, *block: Any) -> Array | Vector:
         """Sums of ``E[d_n d_n']`` over a block's rows, one for every line of weights."""
 
     @abstractmethod

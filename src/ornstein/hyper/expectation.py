@@ -25,8 +25,7 @@ from ornstein.curvature.optimum import find_optimum
 from ornstein.curvature.row_sums import row_losses
 from ornstein.curvature.structures import STRUCTURES
 from ornstein.hyper import automatic
-from ornstein.linalg.along import AlongBasis
-from ornstein.linalg.operators import Dense, Operator
+from ornstein.linalg.operators import Operator
 from ornstein.models.glm import Past
 from ornstein.models.hyperparameters import Ties
 from ornstein.models.posterior import Posterior
@@ -35,7 +34,6 @@ from ornstein.planning.plans import Plan
 _LONG = 2e9  # multiplications above which a curvature is estimated from a subset of rows
 _SOME_ROWS = 20_000  # in that subset
 _SHORTEST = 1e-6  # lower bound of lambda E|theta_g|^2 / D_g and E RSS / N, if draws suggest less
-_PROBES = 64  # random sign vectors that estimate traces of products along a basis
 
 
 class Score(NamedTuple):
@@ -63,25 +61,21 @@ class Score(NamedTuple):
         """Over ``N(c, Sigma)``."""
         variances = cov.variances(self.slope.shape[1])
         found: Vector = self.value + 0.5 * self.diagonal @ variances
-        if self.first is not None and isinstance(cov, Dense):
-            found[0] += 0.5 * ((self.first * cov.matrix).sum() - self.diagonal[0] @ variances)
+        if self.first is not None:
+            dense = cov.dense(len(variances))
+            found[0] += 0.5 * ((self.first * dense).sum() - self.diagonal[0] @ variances)
         return found
 
     def covariance(self, cov: Operator) -> Vector:
         """Over ``N(c, Sigma)``, (J, J)."""
         linear = self.slope @ np.asarray(cov.matvec(self.slope)).T
-        if isinstance(cov, Dense):
-            return linear + 0.5 * self._products(np.asarray(cov.matrix))
-        if isinstance(cov, AlongBasis):
-            return linear + 0.5 * _probed_products(self.diagonal, cov)
-        variances = cov.variances(self.slope.shape[1])
-        return linear + 0.5 * (self.diagonal * variances**2) @ self.diagonal.T
+        if self.first is None or cov.structure != "dense":
+            return linear + 0.5 * cov.product_traces(self.diagonal)
+        return linear + 0.5 * self._products(self.first, cov.dense(self.slope.shape[1]))
 
-    def _products(self, cov: Vector) -> Vector:
-        """``tr(B_j Sigma B_k Sigma)``."""
-        if self.first is None:
-            return self.diagonal @ cov**2 @ self.diagonal.T
-        plain, product = self.diagonal.copy(), self.first @ cov
+    def _products(self, first: Vector, cov: Vector) -> Vector:
+        """``tr(B_j Sigma B_k Sigma)``, ``B_0`` whole."""
+        plain, product = self.diagonal.copy(), first @ cov
         plain[0] = 0.0
         found: Vector = plain @ cov**2 @ plain.T
         cross = plain @ np.diag(cov @ product)
@@ -89,15 +83,6 @@ class Score(NamedTuple):
         found[:, 0] += cross
         found[0, 0] += (product * product.T).sum()
         return found
-
-
-def _probed_products(diagonals: Vector, cov: AlongBasis) -> Vector:
-    """``tr(B_j Sigma B_k Sigma)`` of diagonal B, as the mean of ``x' B_j Sigma B_k Sigma x``."""
-    signs = np.random.default_rng(0).choice([-1.0, 1.0], size=(_PROBES, diagonals.shape[1]))
-    right = np.asarray(cov.matvec(signs))
-    left = [np.asarray(cov.matvec(diagonal * signs)) for diagonal in diagonals]
-    found = np.array([[(a * d * right).sum() for d in diagonals] for a in left]) / _PROBES
-    return 0.5 * (found + found.T)
 
 
 class Expectation(NamedTuple):
@@ -121,14 +106,14 @@ def expect(post: Posterior, geometry: Geometry, cov: Operator) -> tuple[Expectat
     """The E-step for ``N(center, cov)``, in closed form where there is one."""
     ties = post.learnable.ties
     if ties is None:
-        if isinstance(cov, AlongBasis):
+        if geometry.approximate:
             raise InputError(
                 "hyperparameters of a custom model cannot be learned in Kronecker factors; use "
                 "structure='dense' or 'diagonal'."
             )
         score = Score(*automatic.derivatives(post, geometry.center))
-        array = cov.matrix if isinstance(cov, Dense) else cov.variances(len(geometry.center))
-        mean, complete = automatic.expected_slope(post, geometry.center, np.asarray(array))
+        array = np.asarray(cov.array)
+        mean, complete = automatic.expected_slope(post, geometry.center, array)
     else:
         score = closed_score(post, ties, geometry)
         mean = score.mean(cov)

@@ -12,6 +12,8 @@ from ornstein.linalg.bases import AnyArray, Basis
 from ornstein.linalg.operators import Diagonal, Factor, Operator
 from ornstein.storage.codec import register
 
+_PROBES = 64  # random signs from which traces of products are estimated
+
 
 @dataclass(frozen=True)
 class _Along(Operator):
@@ -69,6 +71,14 @@ class AlongBasis(_Along):
     def logdet(self, dim: int) -> float:
         del dim
         return self.basis.logdet(self.values)
+
+    def product_traces(self, diagonals: Vector) -> Vector:
+        """As the mean of ``x' B_j M B_k M x`` over random signs x."""
+        signs = np.random.default_rng(0).choice([-1.0, 1.0], size=(_PROBES, diagonals.shape[1]))
+        right = np.asarray(self.matvec(signs))
+        left = [np.asarray(self.matvec(diagonal * signs)) for diagonal in diagonals]
+        found = np.array([[(a * d * right).sum() for d in diagonals] for a in left]) / _PROBES
+        return 0.5 * (found + found.T)
 
 
 @register

@@ -132,6 +132,10 @@ class Operator(Linear):
         """The array of ``M N M``, for another operator N of this structure or its inverse's."""
         return np.asarray(self.array**2 * other.array)
 
+    def product_traces(self, diagonals: Vector) -> Vector:
+        """``tr(B_j M B_k M)`` for every two diagonal matrices B, one a line, (J, J)."""
+        return np.asarray((diagonals * self.variances(diagonals.shape[1]) ** 2) @ diagonals.T)
+
     def inverse_root(self) -> Factor:
         """``W`` with ``W W' = M^-1``; raises ``LinAlgError`` where M is not positive definite."""
         if not (self.own > 0).all():
@@ -319,6 +323,9 @@ class Dense(Operator, Factor):
 
     def congruent(self, other: Operator) -> Vector:
         return np.asarray(self.matrix @ other.array @ self.matrix)
+
+    def product_traces(self, diagonals: Vector) -> Vector:
+        return np.asarray(diagonals @ self.matrix**2 @ diagonals.T)
 
     def semidefinite(self) -> "Dense":
         return Dense(0.5 * (self.matrix + self.matrix.T))

@@ -33,22 +33,7 @@ from ornstein.tables.learning import EncodedTable, guess_model, learn
 from ornstein.tables.model import TableModel, fit_table
 from ornstein.tables.reading import read
 
-__all__ = [
-    "INTERCEPT_PRECISION",
-    "LEAST_NOISE",
-    "CategoricalColumn",
-    "EncodedTable",
-    "Encoding",
-    "NumericColumn",
-    "TableModel",
-    "Target",
-    "Units",
-    "estimate_noise",
-    "fit_table",
-    "guess_model",
-    "learn",
-    "posterior",
-    "read",
-    "require_columns",
-    "unstandardise",
-]
+__all__ = ["EncodedTable", "TableModel", "fit_table", "guess_model", "learn", "posterior", "read"]
+__all__ += ["CategoricalColumn", "Encoding", "NumericColumn", "Target", "Units"]
+__all__ += ["INTERCEPT_PRECISION", "LEAST_NOISE", "estimate_noise", "require_columns"]
+__all__ += ["unstandardise"]

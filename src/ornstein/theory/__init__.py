@@ -11,6 +11,8 @@ from ornstein.linalg.eigen import Spectrum
 from ornstein.theory.averaging import (
     averaged_covariance,
     averaged_covariance_limit,
+    batch_noise_factor,
+    epoch_covariance,
 )
 from ornstein.theory.kl import (
     gaussian_kl,
@@ -26,7 +28,6 @@ from ornstein.theory.langevin import (
     sgld,
     sgld_step_size,
 )
-from ornstein.theory.minibatch import batch_noise_factor, epoch_covariance
 from ornstein.theory.recipes import (
     Recipe,
     constant_sgd,
@@ -66,52 +67,17 @@ from ornstein.theory.structured import (
     variance_ratios,
 )
 
-__all__ = [
-    "Decay",
-    "Modes",
-    "Recipe",
-    "Spectrum",
-    "accurate_rate",
-    "approximation_kl",
-    "averaged_covariance",
-    "averaged_covariance_limit",
-    "batch_noise_factor",
-    "constant_sgd",
-    "decreasing_covariance",
-    "diagonal_sgd",
-    "epoch_covariance",
-    "exact",
-    "exact_at_rate",
-    "exact_diagonal",
-    "finite_step_covariance",
-    "finite_step_sgd",
-    "full_sgd",
-    "gaussian_kl",
-    "is_stable",
-    "joint_diagonalisation",
-    "modes",
-    "momentum_covariance",
-    "momentum_sgd",
-    "noise_kl",
-    "noise_shares",
-    "optimal_batch_size",
-    "ou_covariance",
-    "phase_space_covariance",
-    "posterior_kl",
-    "relative_eigenvalues",
-    "relaxation_steps",
-    "sandwich",
-    "sgfs_bounded",
-    "sgfs_diagonal",
-    "sgfs_full",
-    "sgfs_scalar",
-    "sghmc",
-    "sghmc_step_limit",
-    "sgld",
-    "sgld_step_size",
-    "square_root_sgd",
-    "stability_limit",
-    "structure_kl",
-    "variance_ratios",
-    "within_limits",
-]
+# Stationary covariances, and when there are any.
+__all__ = ["Modes", "averaged_covariance", "averaged_covariance_limit", "batch_noise_factor"]
+__all__ += ["decreasing_covariance", "epoch_covariance", "finite_step_covariance", "is_stable"]
+__all__ += ["modes", "momentum_covariance", "noise_shares", "ou_covariance"]
+__all__ += ["phase_space_covariance", "relaxation_steps", "stability_limit", "within_limits"]
+# How far they are from the posterior's.
+__all__ += ["Spectrum", "accurate_rate", "approximation_kl", "gaussian_kl"]
+__all__ += ["joint_diagonalisation", "noise_kl", "posterior_kl", "relative_eigenvalues"]
+__all__ += ["structure_kl", "variance_ratios"]
+# Recipes: gain and injected noise.
+__all__ += ["Decay", "Recipe", "constant_sgd", "diagonal_sgd", "exact", "exact_at_rate"]
+__all__ += ["exact_diagonal", "finite_step_sgd", "full_sgd", "momentum_sgd", "optimal_batch_size"]
+__all__ += ["sandwich", "sgfs_bounded", "sgfs_diagonal", "sgfs_full", "sgfs_scalar", "sghmc"]
+__all__ += ["sghmc_step_limit", "sgld", "sgld_step_size", "square_root_sgd"]

@@ -222,17 +222,10 @@ class PerClassDeviations(PredictorDeviations):
 
     def sums(self, index: Rows, weights: Vector) -> Vector:
         """Diagonals of means over rows, for every line of weights."""
-        found = self._mean(
-            self.block_grams, *self._some(index, weights), np.shape(self.basis.inner)
-        )
+        found = self._mean(self.block_sums, *self._some(index, weights), np.shape(self.basis.inner))
         return np.stack([along(self.basis, gram) for gram in found])
 
-    def block_sums(self, lines: Array, *block: Any) -> Array:
-        """Diagonals of sums over a block's rows, for every line of weights."""
-        found = self.block_grams(lines, *block)
-        return jnp.stack([jnp.asarray(along(self.basis, gram)) for gram in found])
-
-    def block_grams(self, lines: Array, *block: Any) -> Vector:
+    def block_sums(self, lines: Array, *block: Any) -> Vector:
         own = np.einsum("nkk->nk", np.asarray(self.residual_squares(*block)))
         own = own * knows(self.post.model, self.spreads, *block)
         designs = design(self.post.model, block[1], self.spreads.mean.dtype)
