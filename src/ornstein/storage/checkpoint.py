@@ -177,11 +177,9 @@ class Checkpoint:
     def _write(self, path: Path, record: Mapping[str, Any]) -> None:
         pieces = records.pieces(record)
         last = f"checkpoint {self.number}" if self.number else "the beginning"
-        remedy = f"solve that, and the same call resumes from {last}."
+        intact = f"What was kept is intact: solve that, and the same call resumes from {last}."
         if self.writes:
-            with _explained(
-                f"{path} could not be written", f". What was kept before is intact: {remedy}"
-            ):
+            with _explained(f"{path} could not be written", f". {intact}"):
                 write_file(path, pieces)
         if path == self._path("run"):
             self._run = records.digest(*pieces)
