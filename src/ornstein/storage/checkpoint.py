@@ -177,11 +177,9 @@ class Checkpoint:
     def _write(self, path: Path, record: Mapping[str, Any]) -> None:
         pieces = records.pieces(record)
         last = f"checkpoint {self.number}" if self.number else "the beginning"
-        remedy = f"solve that, and the same call resumes from {last}."
+        intact = f"What was kept is intact: solve that, and the same call resumes from {last}."
         if self.writes:
-            with _explained(
-                f"{path} could not be written", f". What was kept before is intact: {remedy}"
-            ):
+            with _explained(f"{path} could not be written", f". {intact}"):
                 write_file(path, pieces)
         if path == self._path("run"):
             self._run = records.digest(*pieces)
@@ -207,8 +205,7 @@ def opened(folder: str | Path | None, every: float | None = None) -> Iterator[Ch
         with multihost.first_alone(InputError, CheckpointError) as writes:
             if writes:
                 with _explained(f"checkpoint: {place} cannot be written to", "."):
-                    _refuse_strange(place)
-                    place.mkdir(parents=True, exist_ok=True)
+                    _make(place)
                     stack.enter_context(claimed(place / "lock", f"the checkpoint {place}"))
         yield Checkpoint(place, seconds, writes)
 
@@ -240,10 +237,12 @@ def kept_command(folder: str | Path) -> dict[str, Any]:
     return _load(path)[0]
 
 
-def _refuse_strange(place: Path) -> None:
+def _make(place: Path) -> None:
+    """Make a folder, or refuse one that holds anything but a checkpoint."""
     if place.exists() and not place.is_dir():
         raise InputError(f"checkpoint: {place} is a file; name a folder.")
-    for name in sorted(entry.name for entry in place.iterdir()) if place.exists() else ():
+    place.mkdir(parents=True, exist_ok=True)
+    for name in sorted(entry.name for entry in place.iterdir()):
         whole = name.removeprefix(".").removesuffix(".part")
         if not _OURS.fullmatch(name) and not (_OURS.fullmatch(whole) and name == part_of(whole)):
             raise InputError(
