@@ -29,7 +29,6 @@ class ChainRule(LocalModel):
         return local
 
     def minibatch_gradient(self, z: Array, batch: Minibatch, hyper: PyTree) -> Array:
-        """``W'`` times the gradient by theta."""
         theta, fixed = hyper["center"] + hyper["factor"].matvec(z), hyper["model"]
         rows, weights = batch.rows, batch.weights
         rows_sum = self.model.gradient_sum(theta, rows, fixed, weights)
@@ -40,7 +39,6 @@ class ChainRule(LocalModel):
         return hyper["factor"].rmatvec(batch.per_example(rows_sum, prior))
 
     def row_gradients(self, z: Array, batch: Minibatch, hyper: PyTree) -> Array:
-        """``W'`` times the gradient of every row."""
         theta, fixed = hyper["center"] + hyper["factor"].matvec(z), hyper["model"]
         rows = self.model.gradients(theta, batch.rows, fixed)
         if "shift" in hyper:

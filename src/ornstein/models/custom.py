@@ -48,12 +48,10 @@ class CustomModel(Model):
         return (lambda params: bound(params, hyper["hyper"])) if self.with_hyper else bound
 
     def losses(self, theta: Array, rows: PyTree, hyper: PyTree) -> Array:
-        """The log-likelihood mapped over rows, negated."""
         mapped = jax.vmap(self.likelihood(hyper), in_axes=(None, 0))
         return -mapped(self.layout.unravel(theta), rows)
 
     def prior_loss(self, theta: Array, hyper: PyTree) -> Array:
-        """The log-prior, negated."""
         return -self.prior(hyper)(self.layout.unravel(theta))
 
     def localise(

@@ -45,7 +45,6 @@ class ContinuedGlm(Glm):
     """
 
     def prior_loss(self, theta: Array, hyper: PyTree) -> Array:
-        """Independent normals, and the earlier rows."""
         past, variance = hyper["past"], self._variance(hyper)
         bent = 0.5 * theta @ past["hessian"] @ theta - past["slope"] @ theta
         earlier = (bent + 0.5 * past["squares"]) / variance
@@ -53,23 +52,19 @@ class ContinuedGlm(Glm):
         return super().prior_loss(theta, hyper) + earlier + counted
 
     def prior_gradient(self, theta: Array, hyper: PyTree) -> Array:
-        """Gradient of both."""
         past = hyper["past"]
         earlier = (past["hessian"] @ theta - past["slope"]) / self._variance(hyper)
         return super().prior_gradient(theta, hyper) + earlier
 
     def prior_hessian(self, theta: Array, hyper: PyTree) -> Array:
-        """Hessian of both."""
         earlier = hyper["past"]["hessian"] / self._variance(hyper)
         return jnp.diag(super().prior_hessian_diagonal(theta, hyper)) + earlier
 
     def prior_hessian_diagonal(self, theta: Array, hyper: PyTree) -> Array:
-        """Its diagonal."""
         earlier = jnp.diagonal(hyper["past"]["hessian"]) / self._variance(hyper)
         return super().prior_hessian_diagonal(theta, hyper) + earlier
 
     def local_prior(self, center: Vector, hyper: PyTree) -> tuple[Vector, Vector]:
-        """Precision as a matrix, and gradient."""
         precision, slope = super().local_prior(center, hyper)
         past = Past(**{name: np.asarray(part, float) for name, part in hyper["past"].items()})
         variance = float(np.asarray(hyper["noise_scale"])) ** 2 if "noise_scale" in hyper else 1.0

@@ -37,41 +37,33 @@ class Glm(Model):
 
     @property
     def quadratic(self) -> bool:
-        """Whether the family's loss is."""
         return self.family.quadratic
 
     @property
     def factored(self) -> "Glm":
-        """Itself."""
         return self
 
     @property
     def balanced(self) -> bool:
-        """Whether a row's residuals sum to zero."""
         return self.family.balanced
 
     @property
     def outputs(self) -> int:
-        """Entries of the predictor."""
         return self.family.outputs
 
     @property
     def width(self) -> int:
-        """Columns of the design."""
         return self.features + self.intercept
 
     def losses(self, theta: Array, rows: PyTree, hyper: PyTree) -> Array:
-        """Family's loss of the linear predictor."""
         losses = self.family.loss(self._predictor(theta, rows["x"]), rows["y"], hyper)
         return losses * _weights(rows, losses) if "w" in rows else losses
 
     def prior_loss(self, theta: Array, hyper: PyTree) -> Array:
-        """Independent normals of mean 0."""
         precision = hyper["prior_precision"]
         return 0.5 * jnp.sum(precision * theta**2 - jnp.log(precision) + _LOG_TWO_PI)
 
     def gradients(self, theta: Array, rows: PyTree, hyper: PyTree) -> Array:
-        """``residual (x) u`` of every row."""
         residual = self.residuals(theta, rows, hyper)
         outer = residual[:, :, None] * self.design(rows, theta.dtype)[:, None, :]
         return outer.reshape(len(residual), -1)[:, self.order]
@@ -79,7 +71,6 @@ class Glm(Model):
     def gradient_sum(
         self, theta: Array, rows: PyTree, hyper: PyTree, weights: Array | None = None
     ) -> Array:
-        """One matrix product."""
         residual = self.residuals(theta, rows, hyper)
         if weights is not None:
             residual = residual * weights[:, None]
@@ -97,28 +88,23 @@ class Glm(Model):
         return outer, hessian
 
     def hessian_sum(self, theta: Array, rows: PyTree, hyper: PyTree, weights: Array) -> Array:
-        """``sum_n curvature (x) u u'``."""
         curvature = self._curvature(theta, rows, hyper, weights)[None]
         return self._by_parameters(self._grams(self.design(rows, theta.dtype), curvature))[0]
 
     def hessian_diagonal_sum(
         self, theta: Array, rows: PyTree, hyper: PyTree, weights: Array
     ) -> Array:
-        """``sum_n curvature_kk u^2``."""
         curvature = self._curvature(theta, rows, hyper, weights)
         diagonal = jnp.diagonal(curvature, axis1=1, axis2=2)
         return (diagonal.T @ self.design(rows, theta.dtype) ** 2).reshape(-1)[self.order]
 
     def prior_gradient(self, theta: Array, hyper: PyTree) -> Array:
-        """``precision theta``."""
         return hyper["prior_precision"] * theta
 
     def prior_hessian(self, theta: Array, hyper: PyTree) -> Array:
-        """``diag(precision)``."""
         return jnp.diag(self.prior_hessian_diagonal(theta, hyper))
 
     def prior_hessian_diagonal(self, theta: Array, hyper: PyTree) -> Array:
-        """``precision``."""
         return hyper["prior_precision"] * jnp.ones_like(theta)
 
     def deviation_kicks(self, spread: Spread, rows: PyTree, hyper: PyTree) -> Array:
@@ -167,7 +153,6 @@ class Glm(Model):
         return flat_order(self.outputs, self.features, self.intercept)
 
     def design(self, rows: PyTree, dtype: npt.DTypeLike) -> Array:
-        """``u`` of every row."""
         x = rows["x"].astype(dtype)
         if not self.intercept:
             return x
@@ -181,13 +166,11 @@ class Glm(Model):
         return eta + jnp.broadcast_to(params["intercept"], eta.shape)
 
     def residuals(self, theta: Array, rows: PyTree, hyper: PyTree) -> Array:
-        """First derivatives by the predictor, (n, K)."""
         eta = self._predictor(theta, rows["x"])
         residual = self.family.residual(eta, rows["y"], hyper).reshape(len(eta), -1)
         return residual * _weights(rows, residual) if "w" in rows else residual
 
     def curvatures(self, theta: Array, rows: PyTree, hyper: PyTree) -> Array:
-        """Second derivatives by the predictor, (n, K, K)."""
         eta = self._predictor(theta, rows["x"])
         curvature = self.family.curvature(eta, rows["y"], hyper)
         curvature = curvature.reshape(-1, self.outputs, self.outputs)

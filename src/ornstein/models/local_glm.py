@@ -52,12 +52,10 @@ class GlmAt(NamedTuple):
 
     @property
     def outputs(self) -> int:
-        """Entries of the predictor."""
         return self.family.outputs
 
     @property
     def width(self) -> int:
-        """Columns of the design."""
         return self.features + self.intercept
 
     def folding(self, map_design: Callable[[Vector], Any] | None) -> "Folding":
@@ -134,12 +132,10 @@ class FoldedGlm(LocalModel):
         return LocalProblem(cls(glm.family), glm.folding(factor.rmatvec), local, factor)
 
     def minibatch_gradient(self, z: Array, batch: Minibatch, hyper: PyTree) -> Array:
-        """Two matrix-vector products, and a prior that is diagonal by z."""
         prior = hyper["precision"] * z + hyper["at_center"]
         return batch.per_example(batch.rows["x"] @ self._residual(z, batch, hyper), prior)
 
     def row_gradients(self, z: Array, batch: Minibatch, hyper: PyTree) -> Array:
-        """Residual times features."""
         return batch.rows["x"] * self._residual(z, batch, hyper)[None]
 
     def _residual(self, z: Array, batch: Minibatch, hyper: PyTree) -> Array:
@@ -178,14 +174,12 @@ class RotatedGlm(LocalModel):
         return LocalProblem(cls(glm.family), fold, local, factor)
 
     def minibatch_gradient(self, z: Array, batch: Minibatch, hyper: PyTree) -> Array:
-        """Two products with the batch, and a prior that is diagonal by z."""
         rows_sum = self._residual(z, batch, hyper) @ batch.rows["x"]
         prior = hyper["precision"] * z + hyper["at_center"]
         by_z = (hyper["units"] * (hyper["outer"].T @ rows_sum)).reshape(-1)
         return batch.per_example(by_z, prior)
 
     def row_gradients(self, z: Array, batch: Minibatch, hyper: PyTree) -> Array:
-        """Residuals times features, row by row."""
         residual = self._residual(z, batch, hyper)
         rows = residual.T[:, :, None] * batch.rows["x"][:, None, :]
         rotated = (hyper["outer"].T @ rows) * hyper["units"][None]
@@ -220,7 +214,6 @@ class CentredGlm(LocalModel):
         return LocalProblem(model, glm.folding(None), local, glm.factor)
 
     def minibatch_gradient(self, z: Array, batch: Minibatch, hyper: PyTree) -> Array:
-        """Two matrix products, and the chain rule by ``W``."""
         step = hyper["factor"].matvec(z)
         rows_sum = self._back(self._residual(step, batch, hyper), batch.rows["x"])
         precision = hyper["precision"]
@@ -229,7 +222,6 @@ class CentredGlm(LocalModel):
         return hyper["factor"].rmatvec(batch.per_example(rows_sum, prior))
 
     def row_gradients(self, z: Array, batch: Minibatch, hyper: PyTree) -> Array:
-        """Residuals times features, row by row."""
         residual = self._residual(hyper["factor"].matvec(z), batch, hyper)
         rows = jax.vmap(lambda r, x: self._back(r[:, None], x[None]))(residual.T, batch.rows["x"])
         return hyper["factor"].rmatvec(rows).T

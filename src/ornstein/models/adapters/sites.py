@@ -25,7 +25,6 @@ class Plate(Messenger):  # type: ignore[misc]
         self.sizes: set[int] = set()
 
     def process_message(self, msg: Site) -> None:
-        """Set the plate's row indices."""
         if msg["type"] == "plate" and msg["name"] == self.name:
             length = msg["args"][0]
             self.sizes.add(length)
@@ -44,7 +43,6 @@ class Free(Messenger):  # type: ignore[misc]
         self.log_jacobian: Array | float = 0.0
 
     def process_message(self, msg: Site) -> None:
-        """Put a value in place of a draw."""
         name = str(msg.get("name"))
         if msg["type"] in ("param", "mutable", "control_flow"):
             raise InputError(

@@ -37,19 +37,13 @@ class Bernoulli(Family):
     if_more = "Choose softmax."
 
     def loss(self, eta: Array, y: Array, hyper: PyTree) -> Array:
-        """``softplus(eta) - y eta``."""
-        del hyper
         return softplus(eta) - y * eta
 
     def curvature(self, eta: Array, y: Array, hyper: PyTree) -> Array:
-        """``p (1 - p)``."""
-        del y, hyper
         p = jax.nn.sigmoid(eta)
         return p * (1 - p)
 
     def mean(self, eta: Array, hyper: PyTree) -> Array:
-        """``sigmoid``."""
-        del hyper
         return jax.nn.sigmoid(eta)
 
     def fold(self, x: Vector, offset: Vector, y: Vector) -> dict[str, Vector]:
@@ -61,23 +55,18 @@ class Bernoulli(Family):
 
     def folded_residual(self, along: Array, rows: PyTree, hyper: PyTree) -> Array:
         """``sigmoid``, less the target where it is a mean."""
-        del hyper
         p = jax.nn.sigmoid(along + rows["offset"])
         return p - rows["y"] if "y" in rows else p
 
     def probabilities(self, eta: Vector) -> Vector:
-        """``1 - sigmoid`` and ``sigmoid``."""
         one = scipy.special.expit(eta)
         return np.stack([1 - one, one], axis=1)
 
     def simulate(self, eta: Vector, noise_scale: Noise, rng: Rng) -> Vector:
-        """0 or 1."""
-        del noise_scale
         return (rng.uniform(size=eta.shape) < scipy.special.expit(eta)).astype(float)
 
     @classmethod
     def of_target(cls, y: AnyRows, classes: int | None = None) -> tuple[Self, AnyRows]:
-        """0 and 1."""
         target, found = inputs.labels(y, classes)
         if found > 2:
             raise InputError(f"y has {found} classes; logistic takes 0 and 1. Use models.softmax.")

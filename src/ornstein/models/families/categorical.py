@@ -44,25 +44,17 @@ class Categorical(Family):
     )
 
     def loss(self, eta: Array, y: Array, hyper: PyTree) -> Array:
-        """``logsumexp(eta) - eta_y``."""
-        del hyper
         return log_sum_exp(eta) - (self._one_hot(y, eta) * eta).sum(axis=-1)
 
     def residual(self, eta: Array, y: Array, hyper: PyTree) -> Array:
-        """``p - onehot(y)``."""
-        del hyper
         return jax.nn.softmax(eta, axis=-1) - self._one_hot(y, eta)
 
     def curvature(self, eta: Array, y: Array, hyper: PyTree) -> Array:
-        """``diag(p) - p p'``."""
-        del y, hyper
         p = jax.nn.softmax(eta, axis=-1)
         identity = jnp.eye(self.outputs, dtype=p.dtype)[None]
         return p[:, :, None] * (identity - p[:, None, :])
 
     def mean(self, eta: Array, hyper: PyTree) -> Array:
-        """``softmax``."""
-        del hyper
         return jax.nn.softmax(eta, axis=-1)
 
     def fold(self, x: Vector, offset: Vector, y: Vector) -> dict[str, Vector]:
@@ -72,28 +64,22 @@ class Categorical(Family):
 
     def folded_residual(self, along: Array, rows: PyTree, hyper: PyTree) -> Array:
         """``p - onehot(y)``; with outputs first, rows fill a processor's lanes."""
-        del hyper
         return jax.nn.softmax(along + rows["offset"].T, axis=0) - rows["y"].T
 
     def probabilities(self, eta: Vector) -> Vector:
-        """``softmax``."""
         return np.asarray(scipy.special.softmax(eta, axis=1))
 
     def simulate(self, eta: Vector, noise_scale: Noise, rng: Rng) -> Vector:
-        """Class numbers."""
-        del noise_scale
         uniform = rng.uniform(size=(len(eta), eta.shape[2]))
         cumulative = np.cumsum(self.probabilities(eta), axis=1)
         return (uniform[:, None] > cumulative).sum(axis=1).clip(max=eta.shape[1] - 1).astype(float)
 
     @classmethod
     def of(cls, classes: int) -> Self:
-        """One output per class."""
         return cls(classes)
 
     @classmethod
     def of_target(cls, y: AnyRows, classes: int | None = None) -> tuple[Self, AnyRows]:
-        """Labels ``0 .. K-1``."""
         target, found = inputs.labels(y, classes)
         return cls(found), target
 
@@ -108,7 +94,6 @@ class Categorical(Family):
 
     @classmethod
     def parameter_labels(cls, features: Sequence[str], classes: Sequence[str]) -> list[str]:
-        """Those of every class."""
         coefs = [f"{name} [{label}]" for label in classes for name in features]
         return coefs + [f"intercept [{label}]" for label in classes]
 

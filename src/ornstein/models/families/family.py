@@ -146,7 +146,6 @@ class Family(ABC):
 
     def expectation(self, eta: Vector) -> Vector:
         """The target's mean for every draw and row."""
-        del eta
         raise InputError(f"a {self.name} model predicts classes; ask for their probabilities.")
 
     def variance(self, means: Vector, noise_scale: Noise) -> Vector:
@@ -155,7 +154,6 @@ class Family(ABC):
 
     def probabilities(self, eta: Vector) -> Vector:
         """Of every class, (draws, classes, rows)."""
-        del eta
         raise InputError(f"a {self.name} model has no class probabilities.")
 
     @abstractmethod
@@ -187,19 +185,16 @@ class Family(ABC):
     @classmethod
     def of(cls, classes: int) -> Self:
         """The family for so many classes; they do not matter where targets are numbers."""
-        del classes
         return cls()
 
     @classmethod
     def of_target(cls, y: AnyRows, classes: int | None = None) -> tuple[Self, AnyRows]:
         """The family, and the target as its functions take it; raises if that does not suit."""
-        del classes
         return cls(), y.astype(float)
 
     @classmethod
     def recognise(cls, column: TargetColumn) -> str | None:
         """Why a column calls for this family, in a sentence; None if it does not."""
-        del column
         return None
 
     @classmethod
@@ -230,7 +225,6 @@ class Family(ABC):
     @classmethod
     def parameter_labels(cls, features: Sequence[str], classes: Sequence[str]) -> list[str]:
         """Names of all coefficients, then intercepts, for a table's summary."""
-        del classes
         return [*features, "intercept"]
 
 

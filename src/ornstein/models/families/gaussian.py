@@ -22,22 +22,16 @@ class Gaussian(Family):
     scaled = True
 
     def loss(self, eta: Array, y: Array, hyper: PyTree) -> Array:
-        """Negative log density of a normal."""
         scale = hyper["noise_scale"]
         return 0.5 * ((y - eta) / scale) ** 2 + jnp.log(scale) + _HALF_LOG_TWO_PI
 
     def residual(self, eta: Array, y: Array, hyper: PyTree) -> Array:
-        """``(eta - y) / sigma^2``."""
         return (eta - y) / hyper["noise_scale"] ** 2
 
     def curvature(self, eta: Array, y: Array, hyper: PyTree) -> Array:
-        """``1 / sigma^2``."""
-        del y
         return jnp.ones_like(eta) / hyper["noise_scale"] ** 2
 
     def mean(self, eta: Array, hyper: PyTree) -> Array:
-        """``eta``."""
-        del hyper
         return eta
 
     def fold(self, x: Vector, offset: Vector, y: Vector) -> dict[str, Vector]:
@@ -45,20 +39,15 @@ class Gaussian(Family):
         return {"x": x, "y": y - offset}
 
     def folded_residual(self, along: Array, rows: PyTree, hyper: PyTree) -> Array:
-        """``(z x - y') / sigma^2``."""
         return self.residual(along, rows["y"], hyper)
 
     def expectation(self, eta: Vector) -> Vector:
-        """``eta``."""
         return eta
 
     def variance(self, means: Vector, noise_scale: Noise) -> Vector:
-        """That of the noise."""
-        del means
         return np.reshape(np.asarray(noise_scale, float) ** 2, (-1, 1))
 
     def simulate(self, eta: Vector, noise_scale: Noise, rng: Rng) -> Vector:
-        """Normal numbers around ``eta``."""
         scale = np.broadcast_to(noise_scale, (len(eta),))
         return np.asarray(eta + scale[:, None] * rng.standard_normal(eta.shape))
 

@@ -24,37 +24,25 @@ class Poisson(Family):
     name = "poisson"
 
     def loss(self, eta: Array, y: Array, hyper: PyTree) -> Array:
-        """``exp(eta) - y eta + log y!``."""
-        del hyper
         return jnp.exp(eta) - y * eta + jax.scipy.special.gammaln(y + 1.0)
 
     def curvature(self, eta: Array, y: Array, hyper: PyTree) -> Array:
-        """``exp(eta)``."""
-        del y, hyper
         return jnp.exp(eta)
 
     def mean(self, eta: Array, hyper: PyTree) -> Array:
-        """``exp``."""
-        del hyper
         return jnp.exp(eta)
 
     def expectation(self, eta: Vector) -> Vector:
-        """``exp``, bounded."""
         return np.asarray(np.exp(np.minimum(eta, 700.0)))
 
     def variance(self, means: Vector, noise_scale: Noise) -> Vector:
-        """The mean."""
-        del noise_scale
         return means
 
     def simulate(self, eta: Vector, noise_scale: Noise, rng: Rng) -> Vector:
-        """Counts."""
-        del noise_scale
         return rng.poisson(np.minimum(self.expectation(eta), 1e15)).astype(float)
 
     @classmethod
     def of_target(cls, y: AnyRows, classes: int | None = None) -> tuple[Self, AnyRows]:
-        """Whole numbers from 0."""
         if isinstance(y, RowsOnDisk):
             fits = y.scan.whole and y.scan.low[0] >= 0
         else:
@@ -78,7 +66,6 @@ class Poisson(Family):
 
     @classmethod
     def check_column(cls, column: TargetColumn) -> None:
-        """Counts throughout."""
         super().check_column(column)
         values = np.asarray(column.values)
         wrong = (values < 0) | (values != np.rint(values))
