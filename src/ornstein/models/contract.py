@@ -7,13 +7,16 @@ unless a model overrides them with closed forms.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import numpy.typing as npt
 
-from ornstein._base.trees import Layout
+from ornstein._base.precision import double_precision
+from ornstein._base.trees import Layout, cast
 from ornstein._base.types import Array, PyTree, Vector
 from ornstein.linalg.operators import Factor
 
@@ -236,7 +239,6 @@ class Model(ABC):
         total, _ = jax.lax.scan(add, start, spread.points)
         return total / len(spread.points)
 
-    @abstractmethod
     def localise(
         self,
         center: Vector,
@@ -249,7 +251,47 @@ class Model(ABC):
 
         With ``slope``, the gradient of ``-log p(theta | data)`` at the centre, minibatch gradients
         are anchored there (X9): ``g(center) + 1/S sum (grad l_n(theta) - grad l_n(center))``.
+        By the chain rule, unless a model has a cheaper way.
         """
+        local = ChainRule(self)
+        constants = local.constants(center, factor, hyper, slope)
+        return LocalProblem(local, lambda rows: cast(rows, dtype), constants, factor)
+
+
+@dataclass(frozen=True)
+class ChainRule(LocalModel):
+    """Maps z to ``theta = center + W z`` at every step, and gradients back by ``W'``."""
+
+    model: Model
+
+    def constants(
+        self, center: Vector, factor: Factor, hyper: PyTree, slope: Vector | None
+    ) -> PyTree:
+        """What the gradients take as ``hyper``; ``slope`` as in :meth:`Model.localise`."""
+        local = {"center": center, "factor": factor, "model": hyper}
+        if slope is not None:
+            with double_precision():
+                prior = np.asarray(self.model.prior_gradient(jnp.asarray(center), hyper))
+            local["shift"] = slope - prior
+        return local
+
+    def minibatch_gradient(self, z: Array, batch: Minibatch, hyper: PyTree) -> Array:
+        theta, fixed = hyper["center"] + hyper["factor"].matvec(z), hyper["model"]
+        rows, weights = batch.rows, batch.weights
+        rows_sum = self.model.gradient_sum(theta, rows, fixed, weights)
+        prior = self.model.prior_gradient(theta, fixed)
+        if "shift" in hyper:
+            rows_sum = rows_sum - self.model.gradient_sum(hyper["center"], rows, fixed, weights)
+            prior = prior + hyper["shift"]
+        return hyper["factor"].rmatvec(batch.per_example(rows_sum, prior))
+
+    def row_gradients(self, z: Array, batch: Minibatch, hyper: PyTree) -> Array:
+        theta, fixed = hyper["center"] + hyper["factor"].matvec(z), hyper["model"]
+        rows = self.model.gradients(theta, batch.rows, fixed)
+        if "shift" in hyper:
+            rows = rows - self.model.gradients(hyper["center"], batch.rows, fixed)
+        rows = rows if batch.weights is None else rows * batch.weights[:, None]
+        return hyper["factor"].rmatvec(rows).T
 
 
 def _jacobian_diagonal(function: Callable[[Array], Array], theta: Array) -> Array:

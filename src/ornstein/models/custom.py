@@ -1,19 +1,21 @@
-"""Custom models: a user's own log-likelihood of one row and log-prior."""
+"""Custom models: a user's own log-likelihood of one row and log-prior, and checks of them."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import numpy as np
-import numpy.typing as npt
 
 from ornstein._base import captured
+from ornstein._base.checks import same_layout
+from ornstein._base.errors import InputError
 from ornstein._base.precision import double_precision
-from ornstein._base.trees import Layout, cast
+from ornstein._base.trees import Layout
 from ornstein._base.types import Array, Constrain, LogLikelihood, LogPrior, PyTree, Vector
+from ornstein.data.on_disk import AnyRows, RowsOnDisk, map_as_rows
 from ornstein.data.passes import blocks
-from ornstein.linalg.operators import Factor
-from ornstein.models.chain_rule import ChainRule
-from ornstein.models.contract import LocalProblem, Model
+from ornstein.models.contract import Model
 
 _MAPPED = 1024  # vectors that a user's function is mapped over at once
 
@@ -54,19 +56,6 @@ class CustomModel(Model):
     def prior_loss(self, theta: Array, hyper: PyTree) -> Array:
         return -self.prior(hyper)(self.layout.unravel(theta))
 
-    def localise(
-        self,
-        center: Vector,
-        factor: Factor,
-        hyper: PyTree,
-        dtype: npt.DTypeLike,
-        slope: Vector | None = None,
-    ) -> LocalProblem:
-        """By the chain rule; rows change their precision only."""
-        local = ChainRule(self)
-        constants = local.constants(center, factor, hyper, slope)
-        return LocalProblem(local, lambda rows: cast(rows, dtype), constants, factor)
-
 
 def put_hyper(values: PyTree, numbers: PyTree) -> PyTree:
     """The functions' constants with these hyperparameters beside them."""
@@ -92,3 +81,129 @@ def map_vectors(function: Constrain, layout: Layout, flat: Vector) -> PyTree:
         return joined.reshape(flat.shape[:-1] + joined.shape[1:])
 
     return jax.tree.map(whole, *parts)
+
+
+def check_callable(**functions: Any) -> None:
+    """Refuse arguments that are not functions."""
+    for name, function in functions.items():
+        if not callable(function):
+            raise InputError(f"{name} must be a function, found {type(function).__name__}.")
+
+
+def check_model(model: CustomModel, hyper: PyTree, row: PyTree) -> bool:
+    """Trace both functions once; whether the log-likelihood depends on the hyperparameters."""
+    zeros = model.layout.unravel(np.zeros(model.layout.dim))
+    extra = ["the hyperparameters"] if model.with_hyper else []
+    _check_number("log_likelihood", model.likelihood(hyper), [zeros, row], ["one row", *extra])
+    _check_number("log_prior", model.prior(hyper), [zeros], extra)
+    if not model.with_hyper:
+        return False
+    return _depends(lambda h: model.likelihood(put_hyper(h, hyper))(zeros, row), hyper["hyper"])
+
+
+def check_constrain(constrain: Constrain, layout: Layout) -> None:
+    """Trace a user's function of the parameters once."""
+    zeros = layout.unravel(np.zeros(layout.dim))
+    bound = captured.bind(constrain, captured.constants(constrain))
+    _returned("constrain", bound, [zeros], "the parameters")
+
+
+def checked_layout(name: str, params: PyTree) -> Layout:
+    """The layout of parameters, which must be finite real numbers."""
+    for path, leaf in jax.tree_util.tree_leaves_with_path(params):
+        array = np.asarray(leaf)
+        if array.dtype.kind not in "fiub":
+            where = name + jax.tree_util.keystr(path)
+            raise InputError(f"{where} must be numeric, found dtype {array.dtype}.")
+        if not np.all(np.isfinite(array)):
+            raise InputError(f"{name} holds NaN or infinite values; give finite numbers.")
+    layout = Layout.of(params)
+    if layout.dim == 0:
+        raise InputError(f"{name} holds no numbers: the model would have no parameters.")
+    return layout
+
+
+def check_structure(layout: Layout, params: PyTree) -> None:
+    """Refuse parameters of another structure than the model's."""
+    checked_layout("at", params)
+    same_layout("at=", params, layout)
+
+
+def checked_data(data: PyTree) -> PyTree:
+    """Arrays with the rows along the first axis, numeric and finite; memory maps stay on disk."""
+    keyed = jax.tree_util.tree_leaves_with_path(data)
+    if not keyed:
+        raise InputError("data holds no arrays.")
+    for path, leaf in keyed:
+        where = "data" + jax.tree_util.keystr(path)
+        if hasattr(leaf, "tocsr"):
+            raise InputError(f"{where} is sparse; convert it with .toarray() if it fits memory.")
+        if isinstance(leaf, np.ma.MaskedArray):
+            raise InputError(f"{where} is a masked array; drop the masked rows, or fill them.")
+        if np.ndim(leaf) == 0:
+            raise InputError(
+                f"{where} is a {type(leaf).__name__} without an axis of rows; give arrays with "
+                "the rows along the first axis (lists and tables: numpy.asarray first)."
+            )
+    data = jax.tree.map(_as_rows, data)
+    keyed = jax.tree_util.tree_leaves_with_path(data)
+    rows = len(keyed[0][1])
+    for path, leaf in keyed:
+        where = "data" + jax.tree_util.keystr(path)
+        if len(leaf) != rows or rows == 0:
+            first = "data" + jax.tree_util.keystr(keyed[0][0])
+            raise InputError(
+                f"{where} has {len(leaf)} rows and {first} has {rows}; the arrays of data must "
+                "share a leading axis of rows, at least one."
+            )
+        if leaf.dtype.kind not in "fiub":
+            raise InputError(f"{where} must be numeric, found dtype {leaf.dtype}.")
+        if leaf.dtype.kind == "f" and (count := _count_not_finite(leaf)):
+            raise InputError(f"{where} has {count} NaN or infinite values; drop those rows.")
+    return data
+
+
+def _check_number(name: str, function: Any, args: list[PyTree], others: list[str]) -> None:
+    """Refuse a function that does not return one floating-point number."""
+    several = [", ".join(["parameters", *others[:-1]]), *others[-1:]]
+    called = " and ".join(several) if others else "the parameters"
+    found = _returned(name, function, args, called)
+    shape, dtype = getattr(found, "shape", None), getattr(found, "dtype", None)
+    if shape != ():
+        what = f"an array of shape {shape}" if shape is not None else type(found).__name__
+        raise InputError(
+            f"{name} must return one number, found {what}. "
+            "It is called with one row at a time; sum over any other axis."
+        )
+    if not np.issubdtype(dtype, np.floating):
+        raise InputError(f"{name} must return a float, found {dtype}; return 0.0 for a constant.")
+
+
+def _returned(name: str, function: Any, args: list[PyTree], called: str) -> Any:
+    """Shapes of what a user's function returns."""
+    try:
+        return jax.eval_shape(function, *args)
+    except Exception as error:
+        raise InputError(
+            f"{name} failed when called with {called}: {type(error).__name__}: {error}. Write it "
+            "with jax.numpy, for one row at a time."
+        ) from error
+
+
+def _depends(function: Callable[[PyTree], Any], values: PyTree) -> bool:
+    """Whether a function uses its argument."""
+    traced = jax.make_jaxpr(function)(values).jaxpr
+    used = {id(v) for eqn in traced.eqns for v in eqn.invars} | {id(v) for v in traced.outvars}
+    return any(id(variable) in used for variable in traced.invars)
+
+
+def _as_rows(leaf: Any) -> AnyRows:
+    leaf = map_as_rows(leaf)
+    return leaf if isinstance(leaf, RowsOnDisk) else np.asarray(leaf)
+
+
+def _count_not_finite(leaf: AnyRows) -> int:
+    if isinstance(leaf, RowsOnDisk):
+        return int(leaf.scan.bad.sum())
+    finite = np.isfinite(leaf)
+    return 0 if finite.all() else int((~finite).sum())

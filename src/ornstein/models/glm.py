@@ -129,18 +129,9 @@ class Glm(Model):
     ) -> LocalProblem:
         """In one of the forms of :mod:`~ornstein.models.local_glm`."""
         precision, prior_slope = self.local_prior(center, hyper)
-        return GlmAt(
-            family=self.family,
-            features=self.features,
-            intercept=self.intercept,
-            center=center,
-            factor=factor,
-            precision=precision,
-            slope=prior_slope if slope is None else slope,
-            anchored=slope is not None,
-            hyper=hyper,
-            dtype=dtype,
-        ).localise()
+        anchored = slope is not None
+        start = slope if slope is not None else prior_slope
+        return GlmAt(self, center, factor, precision, start, anchored, hyper, dtype).localise()
 
     def local_prior(self, center: Vector, hyper: PyTree) -> tuple[Vector, Vector]:
         """Precision of the prior, (D,) or (D, D), and its slope at a point."""

@@ -10,7 +10,7 @@ With ``theta = center + W z``, work that is the same at every step is done once,
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +26,9 @@ from ornstein.linalg.operators import Dense, Diagonal, Factor
 from ornstein.models.contract import LocalModel, LocalProblem, Minibatch
 from ornstein.models.families import Family
 
+if TYPE_CHECKING:
+    from ornstein.models.glm import Glm
+
 _FOLDED_NUMBERS = 2**21  # of designs folded at a time, in double precision: 16 MiB
 _SAMPLED_ROWS = 64  # of a block, on which single precision is tried
 _ROUNDING = 1e-4  # allowed error of single precision, relative to the effect of a unit of z
@@ -39,9 +42,7 @@ class GlmAt(NamedTuple):
     the whole loss at the centre then, and of the prior's alone otherwise.
     """
 
-    family: Family
-    features: int
-    intercept: bool
+    model: "Glm"
     center: Vector
     factor: Factor
     precision: Vector
@@ -50,54 +51,38 @@ class GlmAt(NamedTuple):
     hyper: PyTree
     dtype: npt.DTypeLike
 
-    @property
-    def outputs(self) -> int:
-        return self.family.outputs
-
-    @property
-    def width(self) -> int:
-        return self.features + self.intercept
-
-    def folding(self, map_design: Callable[[Vector], Any] | None) -> "Folding":
-        """The map of rows that replaces the features by ``map_design`` of the design."""
-        center = np.asarray(by_output(self, self.center))
-        fold = self.family.fold
-        if self.anchored:
-            fold = partial(self.family.fold_anchored, hyper=self.hyper)
-        block_rows = max(1, _FOLDED_NUMBERS // self.width)
-        return Folding(center, self.intercept, map_design, fold, self.dtype, block_rows)
-
     def localise(self) -> LocalProblem:
         """In the first form that fits."""
         return FoldedGlm.at(self) or RotatedGlm.at(self) or CentredGlm.at(self)
 
+    def fold(
+        self,
+        data: PyTree,
+        map_design: Callable[[Vector], Any] | None = None,
+        block_rows: int | None = None,
+    ) -> PyTree:
+        """Rows for the sampling loop, made in double precision, block by block.
 
-@dataclass(frozen=True, eq=False)
-class Folding:
-    """Makes rows for the sampling loop, in double precision, block by block."""
-
-    center: Vector  # (outputs, columns of the design)
-    intercept: bool
-    map_design: Callable[[Vector], Any] | None  # from a block of the design to features
-    fold: Callable[[Vector, Vector, Vector], dict[str, Vector]]  # the family's
-    dtype: npt.DTypeLike
-    block_rows: int
-
-    def __call__(self, data: PyTree) -> PyTree:
-        """The rows that a local form takes."""
+        ``map_design`` maps a block of the design to features that replace the given ones.
+        """
+        family, width, several = self.model.family, self.model.width, self.model.outputs > 1
+        center = np.asarray(by_output(self.model, self.center))
         x, y = data["x"], np.asarray(data["y"])
-        (outputs, width), several = self.center.shape, len(self.center) > 1
-        offset = np.empty((len(y), outputs) if several else len(y))
-        features = x if self.map_design is None else fresh((len(y), width), self.dtype)
-        for start in range(0, len(y), self.block_rows):
-            some = slice(start, start + self.block_rows)
+        offset = np.empty((len(y), len(center)) if several else len(y))
+        features = x if map_design is None else fresh((len(y), width), self.dtype)
+        block_rows = block_rows or max(1, _FOLDED_NUMBERS // width)
+        for start in range(0, len(y), block_rows):
+            some = slice(start, start + block_rows)
             design = np.asarray(x[some], float)
-            if self.intercept:
+            if self.model.intercept:
                 design = np.concatenate([design, np.ones((len(design), 1))], axis=1)
-            offset[some] = design @ (self.center.T if several else self.center[0])
-            if self.map_design is not None:
-                features[some] = self.map_design(design)
-        folded = self.fold(features, offset, y)
+            offset[some] = design @ (center.T if several else center[0])
+            if map_design is not None:
+                features[some] = map_design(design)
+        if self.anchored:
+            folded = family.fold_anchored(features, offset, y, self.hyper)
+        else:
+            folded = family.fold(features, offset, y)
         if "w" in data:
             folded["w"] = np.asarray(data["w"], float)
         return cast(folded, self.dtype)
@@ -116,8 +101,8 @@ class FoldedGlm(LocalModel):
 
     @classmethod
     def at(cls, glm: GlmAt) -> LocalProblem | None:
-        """With one output; ``W`` is rotated so that the prior's precision is diagonal by z too."""
-        if glm.outputs > 1:
+        """With one output; ``W`` is rotated so that the prior is diagonal by z too."""
+        if glm.model.outputs > 1:
             return None
         factor, precision = glm.factor, glm.precision
         if isinstance(factor, Diagonal) and precision.ndim == 1:
@@ -129,7 +114,8 @@ class FoldedGlm(LocalModel):
             factor = Dense(matrix @ rotation)
         slope = factor.rmatvec(glm.slope)
         local = {"family": glm.hyper, "precision": precision, "at_center": slope}
-        return LocalProblem(cls(glm.family), glm.folding(factor.rmatvec), local, factor)
+        fold = partial(glm.fold, map_design=factor.rmatvec)
+        return LocalProblem(cls(glm.model.family), fold, local, factor)
 
     def minibatch_gradient(self, z: Array, batch: Minibatch, hyper: PyTree) -> Array:
         prior = hyper["precision"] * z + hyper["at_center"]
@@ -139,9 +125,7 @@ class FoldedGlm(LocalModel):
         return batch.rows["x"] * self._residual(z, batch, hyper)[None]
 
     def _residual(self, z: Array, batch: Minibatch, hyper: PyTree) -> Array:
-        rows = batch.rows
-        residual = self.family.folded_residual(z @ rows["x"], rows, hyper["family"])
-        return _weighted(residual, batch)
+        return _weighted_residual(self.family, z @ batch.rows["x"], batch, hyper)
 
 
 @dataclass(frozen=True)
@@ -170,8 +154,8 @@ class RotatedGlm(LocalModel):
             "precision": precision * units**2,
             "at_center": np.asarray(factor.rmatvec(glm.slope)),
         }
-        fold = glm.folding(rotation(basis, units, glm.dtype))
-        return LocalProblem(cls(glm.family), fold, local, factor)
+        fold = partial(glm.fold, map_design=rotation(basis, units, glm.dtype))
+        return LocalProblem(cls(glm.model.family), fold, local, factor)
 
     def minibatch_gradient(self, z: Array, batch: Minibatch, hyper: PyTree) -> Array:
         rows_sum = self._residual(z, batch, hyper) @ batch.rows["x"]
@@ -188,9 +172,7 @@ class RotatedGlm(LocalModel):
     def _residual(self, z: Array, batch: Minibatch, hyper: PyTree) -> Array:
         """Outputs first, (K, S)."""
         step = hyper["outer"] @ (hyper["units"] * z.reshape(hyper["units"].shape))
-        along = step @ batch.rows["x"].T
-        residual = self.family.folded_residual(along, batch.rows, hyper["family"])
-        return _weighted(residual, batch)
+        return _weighted_residual(self.family, step @ batch.rows["x"].T, batch, hyper)
 
 
 @dataclass(frozen=True)
@@ -210,8 +192,8 @@ class CentredGlm(LocalModel):
             "precision": glm.precision,
             "at_center": glm.slope,
         }
-        model = cls(glm.family, glm.features, glm.intercept)
-        return LocalProblem(model, glm.folding(None), local, glm.factor)
+        model = cls(glm.model.family, glm.model.features, glm.model.intercept)
+        return LocalProblem(model, glm.fold, local, glm.factor)
 
     def minibatch_gradient(self, z: Array, batch: Minibatch, hyper: PyTree) -> Array:
         step = hyper["factor"].matvec(z)
@@ -231,8 +213,7 @@ class CentredGlm(LocalModel):
         count = self.family.outputs * self.features
         eta = step[:count].reshape(self.family.outputs, self.features) @ batch.rows["x"].T
         eta = eta + step[count:][:, None] if self.intercept else eta
-        residual = self.family.folded_residual(eta, batch.rows, hyper["family"])
-        return _weighted(residual, batch)
+        return _weighted_residual(self.family, eta, batch, hyper)
 
     def _back(self, residual: Array, x: Array) -> Array:
         """Sum over rows of ``residual (x) u`` for residuals with outputs first, flat."""
@@ -265,8 +246,9 @@ def _shared_precision(basis: KroneckerBasis, precision: Vector) -> Vector | None
     return np.asarray(scaled[0, 0]) if alike else None
 
 
-def _weighted(residual: Array, batch: Minibatch) -> Array:
+def _weighted_residual(family: Family, along: Array, batch: Minibatch, hyper: PyTree) -> Array:
     """Residuals, rows along the last axis, times the weights of the rows and of their sampling."""
+    residual = family.folded_residual(along, batch.rows, hyper["family"])
     for weights in (batch.weights, batch.rows.get("w")):
         if weights is not None:
             residual = residual * weights.reshape(*[1] * (residual.ndim - 1), -1)

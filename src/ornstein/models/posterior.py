@@ -14,9 +14,8 @@ from ornstein._base.trees import Layout, cast, num_rows
 from ornstein._base.types import Array, Constrain, LogLikelihood, LogPrior, PyTree, Vector
 from ornstein.data.on_disk import RowsOnDisk
 from ornstein.linalg.operators import Factor
-from ornstein.models import user_functions
+from ornstein.models import custom
 from ornstein.models.contract import Model, per_example
-from ornstein.models.custom import CustomModel, map_vectors, put_hyper
 from ornstein.models.hyperparameters import Learnable, checked_learnable
 
 
@@ -87,13 +86,13 @@ class Posterior:
         constraints: Any = None,
         constrain: Constrain | None = None,
     ) -> None:
-        user_functions.check_callable(log_likelihood=log_likelihood, log_prior=log_prior)
+        custom.check_callable(log_likelihood=log_likelihood, log_prior=log_prior)
         if constrain is not None:
-            user_functions.check_callable(constrain=constrain)
+            custom.check_callable(constrain=constrain)
         self.constrain = constrain
         self.log_likelihood = log_likelihood
         self.log_prior = log_prior
-        self.data = user_functions.checked_data(data)
+        self.data = custom.checked_data(data)
         self.num_data = num_rows(self.data)
         self.hyper: PyTree = None
         self.names: dict[str, tuple[str, ...]] = {}
@@ -103,7 +102,9 @@ class Posterior:
         self._learnable: Learnable | None = None
         self._given = hyper, constraints
         if hyper is not None:
-            self._learnable = checked_learnable(hyper, constraints, put_hyper, in_likelihood=True)
+            self._learnable = checked_learnable(
+                hyper, constraints, custom.put_hyper, in_likelihood=True
+            )
             self.hyperparameters = self._learnable.checked("hyper", hyper)
         elif constraints is not None:
             raise InputError("constraints is given without hyper; give both, or neither.")
@@ -176,7 +177,7 @@ class Posterior:
         if learnable.functions is not None:
             post.log_likelihood, post.log_prior = learnable.functions(post.hyper)
         if init is not None:
-            user_functions.check_structure(post.layout, init)
+            custom.check_structure(post.layout, init)
             post.init = init
         return post
 
@@ -192,7 +193,7 @@ class Posterior:
     def at(self, params: PyTree) -> "Posterior":
         """The same posterior, its parameters' structure defined by an example of them."""
         if self._model is not None:
-            user_functions.check_structure(self._model.layout, params)
+            custom.check_structure(self._model.layout, params)
             return self
         hyper, constraints = self._given
         functions = self.log_likelihood, self.log_prior
@@ -253,7 +254,7 @@ class Posterior:
         """Vectors of parameters (..., D) mapped by ``constrain``; unraveled if there is none."""
         if self.constrain is None:
             return self.layout.unravel(flat)
-        return map_vectors(self.constrain, self.layout, flat)
+        return custom.map_vectors(self.constrain, self.layout, flat)
 
     @property
     def start(self) -> Vector:
@@ -267,19 +268,19 @@ class Posterior:
         shown = self.labels if self.dim <= 4 else [*self.labels[:3], "..."]
         return f"Posterior(rows={self.num_data}, parameters={self.dim}: {', '.join(shown)})"
 
-    def _custom(self, init: PyTree) -> CustomModel:
+    def _custom(self, init: PyTree) -> custom.CustomModel:
         """The model of the user's functions, which are tried; sets ``hyper``."""
-        layout = user_functions.checked_layout("init", init)
-        model = CustomModel(
+        layout = custom.checked_layout("init", init)
+        model = custom.CustomModel(
             self.log_likelihood, self.log_prior, layout, with_hyper=self._learnable is not None
         )
         self.hyper = model.constants()
         if self._learnable is not None:
-            self.hyper = put_hyper(self.hyperparameters, self.hyper)
+            self.hyper = custom.put_hyper(self.hyperparameters, self.hyper)
         row = jax.tree.map(lambda leaf: leaf[0], self.data)
-        in_likelihood = user_functions.check_model(model, self.hyper, row)
+        in_likelihood = custom.check_model(model, self.hyper, row)
         if self._learnable is not None:
             self._learnable = replace(self._learnable, in_likelihood=in_likelihood)
         if self.constrain is not None:
-            user_functions.check_constrain(self.constrain, layout)
+            custom.check_constrain(self.constrain, layout)
         return model

@@ -132,9 +132,9 @@ class Family(ABC):
     ) -> dict[str, Vector]:
         """Rows whose residuals are counted from those at the offset (X9)."""
         with jax.enable_x64(True):
-            if self.canonical:
-                return self.fold(x, offset, np.asarray(_mean(self, offset, hyper)))
-            there = np.asarray(_residual(self, offset, np.asarray(y, float), hyper))
+            there = np.asarray(_at_anchor(self, offset, np.asarray(y, float), hyper))
+        if self.canonical:
+            return self.fold(x, offset, there)
         return {**self.fold(x, offset, y), "residual": there}
 
     def folded_residual(self, along: Array, rows: PyTree, hyper: PyTree) -> Array:
@@ -229,10 +229,6 @@ class Family(ABC):
 
 
 @partial(jax.jit, static_argnums=(0,))
-def _mean(family: Family, offset: Array, hyper: PyTree) -> Array:
-    return family.mean(offset, hyper)
-
-
-@partial(jax.jit, static_argnums=(0,))
-def _residual(family: Family, offset: Array, y: Array, hyper: PyTree) -> Array:
-    return family.residual(offset, y, hyper)
+def _at_anchor(family: Family, offset: Array, y: Array, hyper: PyTree) -> Array:
+    """The mean of a canonical family, which leaves no residual there; the residual of others."""
+    return family.mean(offset, hyper) if family.canonical else family.residual(offset, y, hyper)
