@@ -90,7 +90,10 @@ def test_closed_M_step_maximises_the_expected_joint() -> None:
     known, cov = laplace(post)
     learn = post.learnable
     eta = learn.to_real(post.hyperparameters)
-    closed = eta + closed_step(post, expect(post, known, as_operator(cov))[0].score)
+    assert post.learnable.ties is not None
+    closed = eta + closed_step(
+        post, post.learnable.ties, expect(post, known, as_operator(cov))[0].score
+    )
     second = cov + np.outer(known.center, known.center)
     in_a = np.array([True, False, False, True])
     residual = np.asarray(y) - X @ known.center

@@ -7,7 +7,7 @@ import ornstein as orn
 from ornstein.curvature import optimum
 from ornstein.hyper import expectation
 from ornstein.hyper.ascent import Search
-from ornstein.hyper.expectation import expect, look
+from ornstein.hyper.expectation import expect, geometry_at_optimum
 from ornstein.hyper.mackay import log_evidence
 from ornstein.hyper.settings import LearningOptions
 from ornstein.linalg.along import AlongBasis
@@ -48,11 +48,11 @@ def test_scores_in_kronecker_factors_have_the_moments_of_the_matrix() -> None:
 def test_expectations_without_matrices_are_nearly_those_with_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    post, seen = look(softmax())
+    post, seen = geometry_at_optimum(softmax())
     assert seen.structure == "per-class"
     found, _ = expect(post, seen, seen.calibrated_covariance)
     set_limits(monkeypatch, dense=2000)
-    post, whole = look(post)
+    post, whole = geometry_at_optimum(post)
     assert whole.structure == "dense"
     wanted, _ = expect(post, whole, whole.calibrated_covariance)
     deviation = 1 / np.sqrt(wanted.information[0, 0])
@@ -128,7 +128,7 @@ def test_a_plan_is_kept_while_little_moves(method: str, kept: bool) -> None:
 
 @pytest.mark.usefixtures("no_matrices")
 def test_diagonal_plans_do_not_give_searches_their_units() -> None:
-    post, seen = look(softmax())
+    post, seen = geometry_at_optimum(softmax())
     diagonal = orn.geometry(post, post.layout.unravel(post.start), "diagonal")
     there = {"prior_precision": 2.0}
     assert expectation.foreseen(post, there, diagonal).units is None

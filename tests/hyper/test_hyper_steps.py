@@ -41,7 +41,9 @@ def test_counts_are_learned_from_where_extrapolation_leads_astray() -> None:
 
 def test_a_closed_step_is_finite_whatever_monte_carlo_leaves() -> None:
     post = orn.models.linear(np.eye(3), np.arange(3.0))
-    step = expectation.closed_step(post, np.array([-10.0, 10.0]))
+    ties = post.learnable.ties
+    assert ties is not None
+    step = expectation.closed_step(post, ties, np.array([-10.0, 10.0]))
     assert np.isfinite(step).all()
 
 
@@ -87,12 +89,12 @@ def test_the_approach_ends_where_an_expensive_plan_will_hold() -> None:
     eta = post.learnable.to_real(post.hyperparameters)
 
     def ended(drawing: bool, limits: Limits) -> tuple[int, float]:
-        trail = Trail()
+        trail: Trail = []
         options = LearningOptions(tolerance=1e-4)
         _, there, seen = approach_by_optima(post, eta, options, trail, drawing, limits)
         assert seen is not None
         assert seen.structure == "per-class"
-        return len(trail.etas), float(np.abs(there - trail.etas[-1]).max())
+        return len(trail), float(np.abs(there - trail[-1][1]).max())
 
     optima, step = ended(True, LIMITS)
     assert 0.0001 < step <= LIMITS.approach_move_where_expensive

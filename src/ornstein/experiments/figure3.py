@@ -19,7 +19,8 @@ from ornstein._base import checks
 from ornstein._base.errors import UnstablePlanError
 from ornstein._base.progress import each
 from ornstein.hyper import LearningOptions, ascend
-from ornstein.hyper.cross_validation import at_optimum, mean_loss
+from ornstein.hyper.cross_validation import mean_loss
+from ornstein.hyper.expectation import at_optimum
 
 KEY = 2016
 TOLERANCE = 0.5  # posterior standard deviations of log lambda, which are some hundredths

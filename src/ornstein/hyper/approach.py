@@ -1,34 +1,23 @@
 """The approach: from optimum to optimum, until the Gaussian posterior's mean score vanishes."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import partial
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 import numpy as np
 
 from ornstein._base.errors import InputError, OptimumError
 from ornstein._base.types import Vector
 from ornstein.curvature.geometry import Geometry
-from ornstein.hyper.expectation import expect, foreseen, look
+from ornstein.hyper.expectation import expect, foreseen, geometry_at_optimum
 from ornstein.hyper.settings import LIMITS, LearningOptions, Limits
 from ornstein.hyper.steps import StepBounds, next_step, secant_information, step_length
 from ornstein.models.posterior import Posterior
 
 Found = TypeVar("Found")
-
-
-@dataclass
-class Trail:
-    """The hyperparameters visited, on the unconstrained scale, and what was done at each."""
-
-    etas: list[Vector] = field(default_factory=list)
-    stages: list[str] = field(default_factory=list)
-
-    def note(self, eta: Vector, stage: str) -> None:
-        """Add a point: ``optimum``, ``plan``, ``draws`` or ``undone``."""
-        self.etas.append(eta)
-        self.stages.append(stage)
+Trail: TypeAlias = list[tuple[str, Vector]]
+"""What was done (``optimum``, ``plan``, ``draws``, ``undone``) at which hyperparameters, on the
+unconstrained scale."""
 
 
 def approach_by_optima(
@@ -51,7 +40,7 @@ def approach_by_optima(
         refuse_runaway(post, eta, origin, limits.runaway)
         far = length > limits.far_length
         slack = limits.far_rough_optimum if far else limits.rough_optimum
-        evaluate = partial(look, few_rows=True, slack=slack, near=geometry)
+        evaluate = partial(geometry_at_optimum, few_rows=True, slack=slack, near=geometry)
         try:
             post, geometry = search_at(evaluate, post, eta, geometry)
         except OptimumError:
@@ -60,7 +49,7 @@ def approach_by_optima(
                 raise
             eta = last + limits.retreat * (eta - last)
             continue
-        trail.note(eta, "optimum")
+        trail.append(("optimum", eta))
         expected, _ = expect(post, geometry, geometry.calibrated_covariance)
         if previous_score is not None and largest_move(last, eta) <= limits.same_curvature_move:
             fall = previous_score - expected.score
@@ -84,19 +73,13 @@ def largest_move(before: Vector, after: Vector) -> float:
     return float(np.abs(after - before).max())
 
 
-def planning_is_expensive(geometry: Geometry) -> bool:
-    """Whether one plan, and one round of draws, are as much as learning should cost."""
-    return geometry.approximate
-
-
 def plans_hold_nearby(post: Posterior, geometry: Geometry) -> bool:
     """Whether a plan's statistics of the rows are worth keeping while the prior changes a little.
 
-    They are where planning is expensive, the hyperparameters are the prior's only, and the rows are
-    in memory.
+    They are where planning is expensive, as with an approximate curvature, the hyperparameters are
+    the prior's only, and the rows are in memory.
     """
-    within_prior = not post.learnable.in_likelihood and not post.on_disk
-    return planning_is_expensive(geometry) and within_prior
+    return geometry.approximate and not post.learnable.in_likelihood and not post.on_disk
 
 
 def search_at(

@@ -43,8 +43,7 @@ from ornstein.hyper.approach import (
     search_at,
 )
 from ornstein.hyper.estimates import Draw, Estimate, Planned, ScoreEstimator
-from ornstein.hyper.learning import Learning
-from ornstein.hyper.outcome import Outcome, to_learning
+from ornstein.hyper.learning import Learning, Outcome, to_learning
 from ornstein.hyper.settings import LIMITS, LearningOptions, Limits
 from ornstein.hyper.steps import StepBounds, next_step
 from ornstein.models.posterior import Posterior
@@ -80,8 +79,7 @@ def ascend(
 class Search:
     """The ascent of one posterior's hyperparameters.
 
-    ``full_plan`` is the last plan made from the rows: the current one, unless that keeps its
-    statistics.
+    ``full_plan`` is the last plan made from the rows, whose statistics the current one may keep.
     """
 
     def __init__(
@@ -95,9 +93,8 @@ class Search:
     ) -> None:
         self.post, self.plan_options, self.options = post, dict(plan_options), options
         self.limits, self.trail = limits, Trail()
-        automatic = "plan" if post.quadratic else "draws"
-        moments = automatic if options.moments == "auto" else options.moments
-        drawing = moments == "draws"
+        moments = options.moments
+        drawing = moments == "draws" or (moments == "auto" and not post.quadratic)
         self.estimator = ScoreEstimator(draw, draws, options, limits, self.trail, drawing)
         self.geometry: Geometry | None = None
         self.full_plan: Planned | None = None
@@ -105,7 +102,9 @@ class Search:
     def run(self, eta: Vector) -> Outcome:
         """Approach, plan, estimate the mean score and step, until the step is short."""
         options, tolerance = self.options, self.options.tolerance
-        origin = self._approach(eta)
+        self.post, origin, self.geometry = approach_by_optima(
+            self.post, eta, options, self.trail, self.estimator.drawing, self.limits
+        )
         here, bounds, slower = self._plan(origin), StepBounds.first(len(eta)), None
         estimate = self.estimator.at(here)
         for _ in range(options.max_plans - 1):
@@ -117,8 +116,8 @@ class Search:
             eta = here.eta + self._bounded(step)
             refuse_runaway(here.post, eta, origin, self.limits.runaway)
             there = self._plan(eta)
-            if mixes_much_slower(there.plan, here.plan, self.limits):
-                self.trail.note(here.eta, "undone")
+            if there.plan.thin > self.limits.slowdown * here.plan.thin:
+                self.trail.append(("undone", here.eta))
                 slower = there
                 break
             here, estimate = there, self.estimator.at(there)
@@ -135,12 +134,6 @@ class Search:
             slower=slower,
         )
 
-    def _approach(self, eta: Vector) -> Vector:
-        self.post, eta, self.geometry = approach_by_optima(
-            self.post, eta, self.options, self.trail, self.estimator.drawing, self.limits
-        )
-        return eta
-
     def _plan(self, eta: Vector) -> Planned:
         """A plan at other hyperparameters, from the rows or from a plan that still holds."""
         kept = self._plan_that_holds(eta)
@@ -155,7 +148,7 @@ class Search:
             self.full_plan = here
         if self.plan_options.get("batch_size") is None:  # so that compiled code is used again
             self.plan_options["batch_size"] = plan.batch_size
-        self.trail.note(eta, "plan")
+        self.trail.append(("plan", eta))
         return here
 
     def _plan_that_holds(self, eta: Vector) -> Plan | None:
@@ -188,8 +181,3 @@ def is_converged(estimate: Estimate, tolerance: float) -> bool:
 def worth_a_last_step(estimate: Estimate, tolerance: float) -> bool:
     """Whether the step is long without the Monte-Carlo error, whose square adds to its own."""
     return bool(np.sqrt(max(0.0, estimate.length**2 - estimate.error**2)) > tolerance)
-
-
-def mixes_much_slower(there: Plan, here: Plan, limits: Limits) -> bool:
-    """Whether a draw takes so many more steps there that sampling would take far longer."""
-    return there.thin > limits.slowdown * here.thin

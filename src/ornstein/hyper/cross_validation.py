@@ -10,8 +10,8 @@ import numpy as np
 from ornstein._base import checks
 from ornstein._base.errors import InputError
 from ornstein._base.types import Key, PyTree, Vector
-from ornstein.curvature.optimum import find_optimum
 from ornstein.curvature.row_sums import row_losses
+from ornstein.hyper.expectation import at_optimum
 from ornstein.models.posterior import Posterior
 
 
@@ -86,11 +86,6 @@ def _held_out_losses(post: Posterior, held_out: Posterior, grid: Sequence[PyTree
         post = at_optimum(post.with_hyper(values))
         losses[place] = mean_loss(held_out, post)
     return losses
-
-
-def at_optimum(post: Posterior) -> Posterior:
-    """The posterior, started at its optimum."""
-    return post.with_hyper(post.hyperparameters, post.layout.unravel(find_optimum(post)))
 
 
 def mean_loss(rows: Posterior, post: Posterior) -> float:

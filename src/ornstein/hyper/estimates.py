@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from ornstein._base.types import Vector
-from ornstein.hyper.approach import Trail, largest_move, planning_is_expensive
+from ornstein.hyper.approach import Trail, largest_move
 from ornstein.hyper.expectation import Expectation, Score, drawn_cov, expect, measured_scores
 from ornstein.hyper.settings import LearningOptions, Limits
 from ornstein.hyper.steps import covariance, step_length
@@ -94,27 +94,24 @@ class Corrections:
         return Estimate(predicted.expected, predicted.score + parts.mean(axis=0), error)
 
 
+@dataclass
 class ScoreEstimator:
     """Estimates the mean score at one plan after another; chains go on from where they are.
 
     ``drawing`` says whether draws correct the prediction; off once they are too ``scattered``.
     """
 
-    def __init__(
-        self,
-        draw: Draw,
-        draws: int | None,
-        options: LearningOptions,
-        limits: Limits,
-        trail: Trail,
-        drawing: bool,
-    ) -> None:
-        self.draw, self.draws, self.drawing = draw, draws, drawing
-        self.options, self.limits, self.trail = options, limits, trail
-        self.scattered = False
-        self._corrections: Corrections | None = None
-        self._rounds_made, self._steps_made = 0, 0
-        self._last_draws: Vector | None = None
+    draw: Draw
+    draws: int | None
+    options: LearningOptions
+    limits: Limits
+    trail: Trail
+    drawing: bool
+    scattered: bool = False
+    _corrections: Corrections | None = None
+    _rounds_made: int = 0
+    _steps_made: int = 0
+    _last_draws: Vector | None = None
 
     def at(self, here: Planned) -> Estimate:
         """The E-step, its score corrected by draws."""
@@ -149,7 +146,7 @@ class ScoreEstimator:
     def _rounds_at(self, plan: Plan) -> int:
         if self.options.rounds:
             return self.options.rounds
-        expensive = planning_is_expensive(plan.geometry)
+        expensive = plan.geometry.approximate
         return self.limits.rounds_where_expensive if expensive else self.limits.rounds
 
     def _add_round(
@@ -162,7 +159,7 @@ class ScoreEstimator:
         self._rounds_made, self._last_draws = self._rounds_made + 1, flat[:, -1]
         self._steps_made += flat.shape[1] * plan.thin
         corrections.add(measured_scores(post, score, plan.center, flat), predicted.score)
-        self.trail.note(eta, "draws")
+        self.trail.append(("draws", eta))
 
     def _wanted_draws(self, predicted: Estimate) -> int:
         """Draws, in all chains, whose mean score is as precise as the tolerance."""

@@ -29,6 +29,7 @@ from ornstein.hyper import automatic
 from ornstein.linalg.along import AlongBasis
 from ornstein.linalg.operators import Dense, Operator
 from ornstein.models.earlier_rows import Past
+from ornstein.models.hyperparameters import Ties
 from ornstein.models.posterior import Posterior
 from ornstein.planning.plans import Plan
 
@@ -41,14 +42,8 @@ _PROBES = 64  # random sign vectors that estimate traces of products along a bas
 class Score(NamedTuple):
     """The score around a centre, to second order.
 
-    Attributes
-    ----------
-    value, slope
-        At the centre (J,), and by theta (J, D).
-    diagonal
-        Diagonals of ``B_j``, (J, D).
-    dense
-        ``B_j`` of those j where more than its diagonal is known.
+    ``value`` (J,) and ``slope`` by theta (J, D) are those at the centre, ``diagonal`` (J, D) those
+    of ``B_j``; ``dense`` has ``B_j`` itself where more than its diagonal is computed.
     """
 
     value: Vector
@@ -127,7 +122,8 @@ class Expectation(NamedTuple):
 
 def expect(post: Posterior, geometry: Geometry, cov: Operator) -> tuple[Expectation, Score]:
     """The E-step for ``N(center, cov)``, in closed form where there is one."""
-    if post.learnable.ties is None:
+    ties = post.learnable.ties
+    if ties is None:
         if isinstance(cov, AlongBasis):
             raise InputError(
                 "hyperparameters of a custom model cannot be learned in Kronecker factors; use "
@@ -137,27 +133,32 @@ def expect(post: Posterior, geometry: Geometry, cov: Operator) -> tuple[Expectat
         array = cov.matrix if isinstance(cov, Dense) else cov.variances(len(geometry.center))
         mean, complete = automatic.expected_slope(post, geometry.center, np.asarray(array))
     else:
-        score = closed_score(post, geometry)
+        score = closed_score(post, ties, geometry)
         mean = score.mean(cov)
-        complete = closed_information(post, mean)
+        complete = np.diag(closed_information(post, ties, mean))
     return Expectation(mean, complete - score.covariance(cov), complete), score
 
 
-def look(
+def geometry_at_optimum(
     post: Posterior, few_rows: bool = False, slack: float = 1.0, near: Geometry | None = None
 ) -> tuple[Posterior, Geometry]:
-    """The loss around the optimum, from which the next search will start.
+    """The loss around the optimum, and the posterior, its next search to start there.
 
     With ``few_rows``, where the curvature of all rows takes long, that of some, as was seen
     ``near``. ``slack`` is that of :func:`~ornstein.curvature.optimum.find_optimum`.
     """
-    theta = post.layout.unravel(find_optimum(post, slack))
-    post = post.with_hyper(post.hyperparameters, theta)
+    post = at_optimum(post, slack)
     structure = next(s for s in STRUCTURES.values() if s.fits(post)).name
     rows = max(_SOME_ROWS, 50 * post.dim) if structure == "dense" else _SOME_ROWS
     if few_rows and post.num_data * post.dim**2 > _LONG and rows < post.num_data:
-        return post, quick_geometry(post, theta, structure, rows, near)
-    return post, geometry(post, theta, structure)
+        return post, quick_geometry(post, post.init, structure, rows, near)
+    return post, geometry(post, post.init, structure)
+
+
+def at_optimum(post: Posterior, slack: float = 1.0) -> Posterior:
+    """The posterior, started at its optimum."""
+    theta = post.layout.unravel(find_optimum(post, slack))
+    return post.with_hyper(post.hyperparameters, theta)
 
 
 def foreseen(post: Posterior, values: PyTree, seen: Geometry) -> Posterior:
@@ -187,70 +188,65 @@ def drawn_cov(plan: Plan) -> Operator:
     return cov.scaled(plan.predicted_trace / cov.trace(plan.dim))
 
 
-def closed_score(post: Posterior, known: Geometry) -> Score:
+def closed_score(post: Posterior, ties: Ties, geometry: Geometry) -> Score:
     """Of the ready-made models.
 
     For a group g of precision ``lambda``, ``s = 1/2 (D_g - lambda |theta_g|^2)``; for the noise
     scale ``sigma``, ``s = RSS / sigma^2 - N``, where weighted and earlier rows count as such.
     """
-    ties, theta, N = post.learnable.ties, known.center, known.num_data
-    assert ties is not None
+    theta, N = geometry.center, geometry.num_data
     precision = np.asarray(post.hyper["prior_precision"], float)
-    member = np.arange(ties.precisions)[:, None] == ties.groups[None]
-    diagonal = -(member * precision)
-    value = 0.5 * (member.sum(axis=1) + diagonal @ theta**2)
+    diagonal = -(ties.members * precision)
+    value = 0.5 * (ties.sizes + diagonal @ theta**2)
     slope, dense = diagonal * theta, {}
     if ties.noise:  # its place is the first
-        if known.approximate:
+        if geometry.approximate:
             raise InputError(
                 "noise_scale cannot be learned in Kronecker factors; fix it with "
                 "learn='prior_precision', or use structure='dense' or 'diagonal'."
             )
-        curvature = 2 * N * known.likelihood.dense(known.dim) + _past_curvature(post)
-        residual = 2 * (N * known.gradient - precision * theta)
+        curvature = 2 * N * geometry.likelihood.dense(geometry.dim) + _past_curvature(post)
+        residual = 2 * (N * geometry.gradient - precision * theta)
         value = np.concatenate([[_squares(post, theta) - counted_rows(post)], value])
         slope = np.concatenate([residual[None], slope])
         diagonal = np.concatenate([np.diag(curvature)[None], diagonal])
-        dense = {0: curvature} if known.structure == "dense" else {}
+        dense = {0: curvature} if geometry.structure == "dense" else {}
     return Score(value, slope, diagonal, dense)
 
 
-def closed_information(post: Posterior, score: Vector) -> Vector:
+def closed_lengths(ties: Ties, score: Vector) -> Vector:
+    """``lambda E|theta_g|^2`` of every group, from the mean score."""
+    return ties.sizes - 2 * score[len(score) - ties.precisions :]
+
+
+def closed_information(post: Posterior, ties: Ties, score: Vector) -> Vector:
     """``-E[d^2 log p(y, theta) / d eta^2]``: ``lambda E|theta_g|^2 / 2``, ``2 E RSS / sigma^2``."""
-    ties = post.learnable.ties
-    assert ties is not None
-    sizes = np.bincount(ties.groups[ties.groups >= 0], minlength=ties.precisions)
-    precisions = 0.5 * sizes - score[-ties.precisions :] if ties.precisions else np.zeros(0)
     noise = [2 * (score[0] + counted_rows(post))] if ties.noise else []
-    return np.diag(np.concatenate([noise, precisions]))
+    return np.concatenate([noise, 0.5 * closed_lengths(ties, score)])
 
 
-def closed_step(post: Posterior, score: Vector) -> Vector:
+def closed_step(post: Posterior, ties: Ties, score: Vector) -> Vector:
     """The M-step in closed form, as a change of ``eta``.
 
     ``lambda = D_g / E|theta_g|^2`` and ``sigma^2 = E RSS / N``, from the mean score.
     """
-    ties = post.learnable.ties
-    assert ties is not None
-    sizes = np.bincount(ties.groups[ties.groups >= 0], minlength=ties.precisions)
-    left = score[-ties.precisions :] if ties.precisions else np.zeros(0)
     squares = max(score[0] / counted_rows(post), _SHORTEST - 1) if ties.noise else 0.0
     noise = [0.5 * np.log1p(squares)] if ties.noise else []
-    lengths = np.maximum(sizes - 2 * left, _SHORTEST * sizes)  # lambda E|theta_g|^2
-    return np.concatenate([noise, np.log(sizes / lengths)])
+    lengths = np.maximum(closed_lengths(ties, score), _SHORTEST * ties.sizes)
+    return np.concatenate([noise, np.log(ties.sizes / lengths)])
 
 
 def counted_rows(post: Posterior) -> float:
     """The total weight of a ready-made model's rows, the earlier ones included."""
-    past = post.hyper.get("past")
-    earlier = 0.0 if past is None else float(past["weight"])
+    earlier = float(post.hyper["past"]["weight"]) if "past" in post.hyper else 0.0
     return earlier + _weight(post)
 
 
 def _past_curvature(post: Posterior) -> Vector | float:
     """Curvature of the earlier rows' squared residuals, over the noise variance."""
-    past = post.hyper.get("past")
-    return 0.0 if past is None else 2 * past["hessian"] / float(post.hyper["noise_scale"]) ** 2
+    if "past" not in post.hyper:
+        return 0.0
+    return 2 * post.hyper["past"]["hessian"] / float(post.hyper["noise_scale"]) ** 2
 
 
 def _weight(post: Posterior) -> float:

@@ -10,7 +10,8 @@ from ornstein._base.errors import InputError
 from ornstein._base.types import PyTree, Vector
 from ornstein.curvature.geometry import Geometry
 from ornstein.curvature.row_sums import joint_losses
-from ornstein.hyper.expectation import closed_score, counted_rows, look
+from ornstein.hyper.expectation import closed_score, counted_rows, geometry_at_optimum
+from ornstein.models.hyperparameters import Ties
 from ornstein.models.posterior import Posterior
 
 
@@ -69,8 +70,8 @@ def evidence(
     >>> round(float(found.values["noise_scale"]), 4), bool(found.converged)
     (0.5056, True)
     """
-    learnable = post.learnable
-    if learnable.ties is None:
+    learnable, ties = post.learnable, post.learnable.ties
+    if ties is None:
         raise InputError(
             "evidence supports ready-made models only; use ornstein.learn with moments='plan', "
             "which maximises the same evidence for any model."
@@ -78,15 +79,14 @@ def evidence(
     tolerance = checks.positive("tolerance", tolerance)
     if start is not None:
         post = post.with_hyper(start)
-    eta, converged = learnable.to_real(post.hyperparameters), False
-    iterations = 0
-    while not converged and iterations < checks.whole("max_iterations", max_iterations):
+    limit = checks.whole("max_iterations", max_iterations)
+    eta, converged, iterations = learnable.to_real(post.hyperparameters), False, 0
+    while not converged and iterations < limit:
         iterations += 1
-        post = post.with_hyper(learnable.host_values(eta))
-        post, geometry = look(post)
-        gamma, update = _update(post, geometry)
+        post, geometry = geometry_at_optimum(post.with_hyper(learnable.host_values(eta)))
+        gamma, update = _update(post, ties, geometry)
         converged = bool(np.abs(update - eta).max() <= tolerance)
-        eta = eta if converged else update
+        eta = update
     return Evidence(
         values=post.hyperparameters,
         log_evidence=log_evidence(post, geometry),
@@ -97,19 +97,16 @@ def evidence(
     )
 
 
-def _update(post: Posterior, geometry: Geometry) -> tuple[Vector, Vector]:
+def _update(post: Posterior, ties: Ties, geometry: Geometry) -> tuple[Vector, Vector]:
     """``gamma`` of every group, and the next hyperparameters on the log scale."""
-    ties = post.learnable.ties
-    assert ties is not None
     precision = np.asarray(post.hyper["prior_precision"], float)
     left = precision * geometry.calibrated_covariance.variances(post.dim)
-    member = np.arange(ties.precisions)[:, None] == ties.groups[None]
-    gamma = member @ (1 - left)
+    gamma = ties.members @ (1 - left)
     with np.errstate(divide="ignore"):
-        update = np.log(gamma / (member @ geometry.center**2))
+        update = np.log(gamma / (ties.members @ geometry.center**2))
     if ties.noise:
         rows = counted_rows(post)
-        squares = closed_score(post, geometry).value[0] + rows
+        squares = closed_score(post, ties, geometry).value[0] + rows
         scale = float(post.hyper["noise_scale"])
         variance = squares * scale**2 / (rows - float((1 - left).sum()))
         update = np.concatenate([[0.5 * math.log(variance)], update])

@@ -11,6 +11,7 @@ import numpy as np
 
 from ornstein._base.types import Vector
 from ornstein.hyper.expectation import Expectation, closed_information, closed_step
+from ornstein.linalg.eigen import Eigen, scaled_eigh
 from ornstein.models.posterior import Posterior
 
 _FIRST = 4.0  # bound of a first step on the unconstrained scale
@@ -54,33 +55,30 @@ def next_step(
     Where the M-step has a closed form, Newton's method is applied to it instead of the score: it is
     nearly linear in ``eta``, so fewer steps are needed from a distant start.
     """
-    closed = post.learnable.ties is not None
-    if ascent == "em" and closed:
-        return closed_step(post, score), bounds
+    ties = post.learnable.ties
     if ascent == "em":
+        if ties is not None:
+            return closed_step(post, ties, score), bounds
         return bounds.step(score, expected.complete, expected.scale)
-    if closed:
-        complete = np.maximum(np.diag(closed_information(post, score)), 0.0)
-        score = complete * closed_step(post, score)
+    if ties is not None:
+        complete = np.maximum(closed_information(post, ties, score), 0.0)
+        score = complete * closed_step(post, ties, score)
     return bounds.step(score, expected.information, expected.scale)
 
 
-def _units(scale: Vector) -> Vector:
-    """Roots of the complete information, 1 where there is none."""
+def _eigen(information: Vector, scale: Vector) -> Eigen:
+    """Scaled by the roots of the complete information, by 1 where there is none."""
     size = np.abs(scale)
-    return np.sqrt(np.where(size > _NOTHING, size, 1.0))
+    return scaled_eigh(information, 1 / np.sqrt(np.where(size > _NOTHING, size, 1.0)))
 
 
 def _newton(score: Vector, information: Vector, scale: Vector) -> Vector:
     """Newton's step along eigenvectors of positive information; a long one along the others."""
-    root = _units(scale)
-    values, vectors = np.linalg.eigh(information / root[:, None] / root)
-    along = vectors.T @ (score / root)
-    concave = values > _CONCAVE
-    safe = np.where(concave, values, 1.0)
-    lengths = np.where(concave, along / safe, 2 * _MOST * np.sign(along) * root.max())
-    step: Vector = (vectors @ lengths) / root
-    return step
+    eigen = _eigen(information, scale)
+    along, concave = eigen.directions.T @ score, eigen.values > _CONCAVE
+    safe = np.where(concave, eigen.values, 1.0)
+    longest = 2 * _MOST * np.sign(along) / eigen.scale.min()
+    return eigen.directions @ np.where(concave, along / safe, longest)
 
 
 def secant_information(information: Vector, step: Vector, fall: Vector) -> Vector:
@@ -107,18 +105,14 @@ def step_length(score: Vector, information: Vector, scale: Vector) -> float:
     ``sqrt(s' I^-1 s)``: half its square is the gain in log evidence the step would bring.
     Infinite where the evidence is not concave and not flat.
     """
-    root = _units(scale)
-    values, vectors = np.linalg.eigh(information / root[:, None] / root)
-    along = vectors.T @ (score / root)
-    concave = values > _CONCAVE
-    if (np.abs(along[~concave]) > _FLAT * np.maximum(1.0, root.max())).any():
+    eigen = _eigen(information, scale)
+    along, concave = eigen.directions.T @ score, eigen.values > _CONCAVE
+    if (np.abs(along[~concave]) > _FLAT * np.maximum(1.0, 1 / eigen.scale.min())).any():
         return float("inf")
-    return float(np.sqrt((along[concave] ** 2 / values[concave]).sum()))
+    return float(np.sqrt((along[concave] ** 2 / eigen.values[concave]).sum()))
 
 
 def covariance(information: Vector, scale: Vector) -> Vector:
     """Inverse of the information; flat directions are cut off at the complete information."""
-    root = _units(scale)
-    values, vectors = np.linalg.eigh(information / root[:, None] / root)
-    scaled = vectors / root[:, None]
-    return (scaled / np.maximum(values, _CONCAVE)) @ scaled.T
+    eigen = _eigen(information, scale)
+    return (eigen.directions / np.maximum(eigen.values, _CONCAVE)) @ eigen.directions.T

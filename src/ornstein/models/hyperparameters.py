@@ -38,54 +38,39 @@ CONSTRAINTS = {
 
 
 class Ties(NamedTuple):
-    """Hyperparameters of a ready-made model, whose E- and M-step have closed forms.
+    """Hyperparameters of a ready-made model, whose E- and M-step have closed forms."""
 
-    Attributes
-    ----------
-    groups
-        For every parameter, the index of the prior precision it shares; -1 if its own is fixed.
-    precisions
-        Number of prior precisions to learn.
-    noise
-        Whether the noise scale of a linear regression is learned.
-    """
+    groups: npt.NDArray[np.int64]  # of every parameter, its prior precision; -1 where that is fixed
+    precisions: int  # to learn
+    noise: bool  # whether the noise scale of a linear regression is learned
 
-    groups: npt.NDArray[np.int64]
-    precisions: int
-    noise: bool
+    @property
+    def members(self) -> npt.NDArray[np.bool_]:
+        """Which parameters have which prior precision, (precisions, D)."""
+        return np.arange(self.precisions)[:, None] == self.groups[None]
+
+    @property
+    def sizes(self) -> npt.NDArray[np.int64]:
+        """Number of parameters of every prior precision."""
+        return self.members.sum(axis=1)
 
 
 @dataclass(frozen=True, eq=False)
 class Learnable:
     """A posterior's learnable hyperparameters.
 
-    Hashable by identity, since compiled code is keyed on it.
-
-    Attributes
-    ----------
-    layout
-        The order of the hyperparameters in a flat vector.
-    constraints
-        One per leaf.
-    assign
-        Replaces the hyperparameters among the model's fixed numbers.
-    in_likelihood
-        Whether the log-likelihood depends on them, or only the prior.
-    ties
-        Which parameters share which hyperparameter of a ready-made model; None for custom models.
-    names
-        Names for the entries along a leaf's last axis.
-    functions
-        Log-likelihood and log-prior at given fixed numbers; None for custom models, whose
-        functions take the hyperparameters as an argument.
+    Hashable by identity, since compiled code is keyed on it. ``layout`` is their order in a flat
+    vector; they have a constraint per leaf, and ``names`` for the entries along a leaf's last axis.
     """
 
     layout: Layout
     constraints: tuple[Constraint, ...]
     assign: Assign
-    in_likelihood: bool
-    ties: Ties | None = None
+    in_likelihood: bool  # or in the prior only
+    ties: Ties | None = None  # of a ready-made model
     names: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    # Log-likelihood and log-prior of a ready-made model at given fixed numbers. Those of custom
+    # models take the hyperparameters as an argument.
     functions: Callable[[PyTree], tuple[LogLikelihood, LogPrior]] | None = None
 
     @property
@@ -136,12 +121,11 @@ class Learnable:
 
 def checked_learnable(
     values: PyTree, constraints: Any, assign: Assign, in_likelihood: bool, **more: Any
-) -> Learnable:
-    """Check hyperparameters and their constraints (one for all, or one per leaf)."""
+) -> tuple[Learnable, PyTree]:
+    """Hyperparameters and their values, checked; constraints are one for all, or one per leaf."""
     layout = _layout_of("hyper", values)
     made = Learnable(layout, _constraints(constraints, layout), assign, in_likelihood, **more)
-    made.checked("hyper", values)
-    return made
+    return made, made.checked("hyper", values)
 
 
 def _layout_of(name: str, values: PyTree) -> Layout:

@@ -102,10 +102,9 @@ class Posterior:
         self._learnable: Learnable | None = None
         self._given = hyper, constraints
         if hyper is not None:
-            self._learnable = checked_learnable(
+            self._learnable, self.hyperparameters = checked_learnable(
                 hyper, constraints, custom.put_hyper, in_likelihood=True
             )
-            self.hyperparameters = self._learnable.checked("hyper", hyper)
         elif constraints is not None:
             raise InputError("constraints is given without hyper; give both, or neither.")
         if init is not None:

@@ -41,10 +41,9 @@ def glm_hyperparameters(
         return None
     named = {} if groups is None else {"prior_precision": labels}
     ties = Ties(index, len(labels) if "prior_precision" in wanted else 0, "noise_scale" in wanted)
-    found = checked_learnable(
+    return checked_learnable(
         values, "positive", _assign(index), ties.noise, ties=ties, names=named, functions=functions
     )
-    return found, values
 
 
 def _assign(index: npt.NDArray[np.int64]) -> Callable[[PyTree, PyTree], PyTree]:
