@@ -12,8 +12,8 @@ from ornstein.curvature.estimation import geometry
 from ornstein.curvature.optimum import find_optimum
 from ornstein.linalg.operators import Dense, Diagonal
 from ornstein.models.contract import Minibatch, Spread
-from ornstein.models.earlier_rows import Past
 from ornstein.models.families import Bernoulli, Family, Gaussian
+from ornstein.models.glm import Past
 from ornstein.models.ready_made import Prior, build
 from support.montecarlo import Floats, assert_covariance, rejects_covariance
 from support.problems import SOME_MODELS, as_generic, features, whole, zoo

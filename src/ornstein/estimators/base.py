@@ -17,8 +17,8 @@ from ornstein.data import inputs
 from ornstein.estimators.saving import save
 from ornstein.estimators.streams import Kept, Moments, earlier_rows, past_of
 from ornstein.models.families import Family
+from ornstein.models.hyperparameters import Groups
 from ornstein.models.ready_made import weighted_rows
-from ornstein.models.shared_priors import Groups
 from ornstein.results.predictive import Coefficients, simulate
 from ornstein.results.result import Result
 from ornstein.tables.fitting import FitOptions, Precision, fit_rows

@@ -16,7 +16,7 @@ from ornstein._base.types import Vector
 from ornstein.data import inputs
 from ornstein.estimators.base import BayesianGlm
 from ornstein.models.families import Bernoulli, Categorical, Family
-from ornstein.models.shared_priors import Groups
+from ornstein.models.hyperparameters import Groups
 from ornstein.results import predictive
 from ornstein.tables.fitting import Precision
 

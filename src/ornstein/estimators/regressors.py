@@ -13,7 +13,7 @@ from ornstein._base.errors import InputError
 from ornstein._base.types import Vector
 from ornstein.estimators.base import BayesianGlm
 from ornstein.models.families import Family, Gaussian, Poisson
-from ornstein.models.shared_priors import Groups
+from ornstein.models.hyperparameters import Groups
 from ornstein.results import predictive
 from ornstein.tables.fitting import Precision, Scale
 

@@ -8,9 +8,8 @@ import numpy.typing as npt
 from ornstein._base.errors import InputError
 from ornstein._base.types import Vector
 from ornstein.curvature.structures import contract
-from ornstein.models.earlier_rows import Past
 from ornstein.models.families import Family
-from ornstein.models.glm import flat_order
+from ornstein.models.glm import Past, flat_order
 from ornstein.results.result import Result
 from ornstein.tables.units import Units
 

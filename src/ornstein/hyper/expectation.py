@@ -28,7 +28,7 @@ from ornstein.curvature.structures import STRUCTURES
 from ornstein.hyper import automatic
 from ornstein.linalg.along import AlongBasis
 from ornstein.linalg.operators import Dense, Operator
-from ornstein.models.earlier_rows import Past
+from ornstein.models.glm import Past
 from ornstein.models.hyperparameters import Ties
 from ornstein.models.posterior import Posterior
 from ornstein.planning.plans import Plan

@@ -14,11 +14,10 @@ from ornstein._base.trees import Layout
 from ornstein._base.types import LogLikelihood, LogPrior, PyTree
 from ornstein.data import inputs
 from ornstein.data.on_disk import AnyRows, RowsOnDisk
-from ornstein.models.earlier_rows import ContinuedGlm, Past
 from ornstein.models.families import Bernoulli, Categorical, Family, Gaussian, Poisson
-from ornstein.models.glm import Glm
+from ornstein.models.glm import ContinuedGlm, Glm, Past
+from ornstein.models.hyperparameters import Groups, glm_hyperparameters
 from ornstein.models.posterior import Posterior
-from ornstein.models.shared_priors import Groups, glm_hyperparameters
 
 
 def linear(

@@ -13,11 +13,11 @@ from ornstein.api.sampling import sample_whole
 from ornstein.curvature.structures import contract
 from ornstein.data import inputs
 from ornstein.data.on_disk import AnyRows
-from ornstein.models.earlier_rows import Past
 from ornstein.models.families import Family
+from ornstein.models.glm import Past
+from ornstein.models.hyperparameters import Groups
 from ornstein.models.posterior import Posterior
 from ornstein.models.ready_made import Prior, build
-from ornstein.models.shared_priors import Groups
 from ornstein.results.result import Result
 from ornstein.tables.encoding import Encoding
 from ornstein.tables.units import Units

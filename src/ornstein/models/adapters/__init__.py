@@ -44,12 +44,6 @@ def from_numpyro(
         Values of some latent sites, by name, from which to start the search for the optimum;
         others start where zero on the real line is mapped to, e.g. at 1 if positive.
 
-    Returns
-    -------
-    Posterior
-        With per-row log-likelihood, log-prior and data; ``post.constrain`` maps its parameters to
-        the sites' own values.
-
     Raises
     ------
     InputError

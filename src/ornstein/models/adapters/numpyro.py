@@ -6,7 +6,7 @@ run substitutes these values and sees one row.
 """
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple, TypeAlias
 
@@ -37,7 +37,7 @@ Rows: TypeAlias = dict[str, Any]
 """``arguments`` and ``observed``, each by name, rows along the first axis."""
 
 Call: TypeAlias = Callable[..., Trace]
-"""``(arguments, size, *handlers) -> trace`` of the model on ``size`` rows."""
+"""``(arguments, *handlers) -> trace`` of the model."""
 
 _COMPARED = 50  # rows on which the model is evaluated together and one by one
 _AWAY = 0.1  # standard deviation of the random step from the start to where that is done
@@ -49,15 +49,6 @@ class _Prior(NamedTuple):
     values: dict[str, Array]
     log_density: Array
     deterministic: dict[str, Array]
-
-
-class _Trial(NamedTuple):
-    """The same, run on one row and on all; and some rows' log-likelihood, together and apart."""
-
-    on_one: _Prior
-    on_all: _Prior
-    together: Array
-    apart: Array
 
 
 def posterior(
@@ -79,7 +70,7 @@ def posterior(
         if not seen.params:
             raise InputError("the model has no latent sites, so there is nothing to sample.")
         given = {name: arguments.arrays[name] for name in arguments.of_rows(size, rows)}
-        call = _caller(arguments, {*given}, plate)
+        call = arguments.caller(given)
         axes = captured_axes(_single(call, plate, given, seen.params), plate, size)
         observed = {name: np.moveaxis(seen.observed[name], axis, 0) for name, axis in axes.items()}
         data = {"arguments": given, "observed": observed}
@@ -98,11 +89,11 @@ class _Seen(NamedTuple):
 
 def _traced(arguments: "_Arguments", plate: str, init: Mapping[str, Any]) -> _Seen:
     """Run the model on all rows, compiled, which is faster."""
-    notes: dict[str, Any] = {}
+    call, notes = arguments.caller(arguments.arrays), dict[str, Any]()
 
     def run(arrays: Mapping[str, Array]) -> tuple[Any, ...]:
         whole, free = Plate(plate, None), Free({}, init, plate)
-        found = _run(lambda: arguments.call(arrays), whole, free)
+        found = call(arrays, whole, free)
         notes.update(trace=found, sizes=whole.sizes)
         sites = {name: site for name, site in found.items() if site["type"] == "sample"}
         observed = {name: site["value"] for name, site in sites.items() if site["is_observed"]}
@@ -119,7 +110,7 @@ def _single(call: Call, plate: str, given: Mapping[str, Any], params: PyTree) ->
     notes: Trace = {}
 
     def run(arguments: Mapping[str, Array], params: PyTree) -> None:
-        notes.update(call(arguments, 1, Free(params, {}, plate)))
+        notes.update(call(arguments, Plate(plate, 1), Free(params, {}, plate)))
 
     with _explained("on one row"):
         jax.eval_shape(run, _first(given), params)
@@ -132,8 +123,7 @@ def _assemble(
     """The posterior of a traced model, after a trial at a point near the start."""
     prior, observe = _prior(call, plate), _observer(call, plate, axes)
     size = len(jax.tree.leaves(data)[0])
-    found = _tried(prior, observe, data, start, size)
-    on_one, on_all = found.on_one, found.on_all
+    on_one, on_all = _tried(prior, observe, data, start, size)
     shown = tuple(
         name
         for name, value in on_one.deterministic.items()
@@ -156,33 +146,32 @@ def _assemble(
     return Posterior(log_likelihood, log_prior, data, init=start, constrain=constrain)
 
 
-def _tried(prior: Any, observe: Any, data: Rows, start: dict[str, Any], size: int) -> _Trial:
-    """Compare the model on one row, some and all; rows together must be as likely as apart."""
+def _tried(
+    prior: Any, observe: Any, data: Rows, start: dict[str, Any], size: int
+) -> tuple[_Prior, _Prior]:
+    """The prior run on one row and on all; some rows together must be as likely as apart."""
     rng = np.random.default_rng(0)
     point = {name: free + _AWAY * rng.normal(size=free.shape) for name, free in start.items()}
 
-    def trial(point: PyTree, data: Rows, some: Rows) -> _Trial:
+    def trial(point: PyTree, data: Rows, some: Rows) -> PyTree:
+        on_one = prior(point, _first(data["arguments"]), 1)
         on_all = prior(point, data["arguments"], size)
-        singles = jax.vmap(lambda row: observe(on_all.values, _alone(row), 1))(some)
-        return _Trial(
-            prior(point, _first(data["arguments"]), 1),
-            on_all,
-            observe(on_all.values, some, len(singles)),
-            singles,
-        )
+        apart = jax.vmap(lambda row: observe(on_all.values, _alone(row), 1))(some)
+        return on_one, on_all, observe(on_all.values, some, len(apart)), apart
 
     exact = cast(data, np.float64)
     some = jax.tree.map(lambda leaf: leaf[:_COMPARED], exact)
     with _explained("on some rows"):
-        found: _Trial = jax.tree.map(np.asarray, jax.jit(trial)(point, exact, some))
-    apart, scale = found.apart.sum(), np.abs(found.apart).sum()
-    if np.isfinite(found.together) and not abs(found.together - apart) <= 1e-8 * scale:
+        found = jax.tree.map(np.asarray, jax.jit(trial)(point, exact, some))
+    on_one, on_all, together, apart = found
+    total, scale = apart.sum(), np.abs(apart).sum()
+    if np.isfinite(together) and not abs(together - total) <= 1e-8 * scale:
         raise InputError(
-            f"{len(found.apart)} rows together have log-likelihood {found.together:.6g}, one by "
-            f"one {apart:.6g}: rows must be independent given the latent sites. Compute anything "
+            f"{len(apart)} rows together have log-likelihood {together:.6g}, one by one "
+            f"{total:.6g}: rows must be independent given the latent sites. Compute anything "
             "that needs several rows, such as column means, outside the model."
         )
-    return found
+    return on_one, on_all
 
 
 class _Arguments:
@@ -206,11 +195,25 @@ class _Arguments:
         self.arrays = {k: leaf for k, leaf in leaves.items() if isinstance(leaf, np.ndarray)}
         self.others = {k: leaf for k, leaf in leaves.items() if k not in self.arrays}
 
-    def call(self, arrays: Mapping[str, Any]) -> None:
-        """Run the model with these arrays in place of the given ones."""
-        leaves = {**self.others, **arrays}
-        bound = _bound(self.signature, self.treedef, [leaves[name] for name in self.names])
-        self.model(*bound.args, **bound.kwargs)
+    def caller(self, rows: Collection[str]) -> Call:
+        """A function that runs the model on other rows, the other arguments as given."""
+        # Plain variables, not attributes: arrays that functions capture are found by variable.
+        model, signature, treedef = self.model, self.signature, self.treedef
+        names, others = self.names, self.others
+        fixed = {name: leaf for name, leaf in self.arrays.items() if name not in rows}
+
+        def call(given: Mapping[str, Any], *inner: Messenger) -> Trace:
+            arrays = {name: jnp.asarray(leaf) for name, leaf in {**fixed, **given}.items()}
+            leaves = [{**others, **arrays}[name] for name in names]
+            bound = inspect.BoundArguments(signature, jax.tree.unflatten(treedef, leaves))
+            with ExitStack() as stack:
+                found: Trace = stack.enter_context(handlers.trace())
+                for handler in inner:
+                    stack.enter_context(handler)
+                model(*bound.args, **bound.kwargs)
+            return found
+
+        return call
 
     def of_rows(self, size: int, wanted: Sequence[str] | None) -> list[str]:
         """Names of the leaves that hold rows."""
@@ -240,42 +243,12 @@ def _host(name: str, leaf: Any) -> Any:
     return leaf
 
 
-def _bound(
-    signature: inspect.Signature, treedef: Any, leaves: Sequence[Any]
-) -> inspect.BoundArguments:
-    return inspect.BoundArguments(signature, jax.tree.unflatten(treedef, leaves))
-
-
-def _caller(arguments: _Arguments, rows: set[str], plate: str) -> Call:
-    """A function that runs the model on other rows."""
-    # Plain variables, not attributes: arrays that functions capture are found by variable.
-    model, signature, treedef = arguments.model, arguments.signature, arguments.treedef
-    names, others = arguments.names, arguments.others
-    fixed = {name: leaf for name, leaf in arguments.arrays.items() if name not in rows}
-
-    def call(given: Mapping[str, Any], size: int, *inner: Messenger) -> Trace:
-        arrays = {name: jnp.asarray(leaf) for name, leaf in {**fixed, **given}.items()}
-        bound = _bound(signature, treedef, [{**others, **arrays}[name] for name in names])
-        return _run(lambda: model(*bound.args, **bound.kwargs), Plate(plate, size), *inner)
-
-    return call
-
-
-def _run(function: Callable[[], Any], *inner: Messenger) -> Trace:
-    with ExitStack() as stack:
-        found: Trace = stack.enter_context(handlers.trace())
-        for handler in inner:
-            stack.enter_context(handler)
-        function()
-    return found
-
-
 def _prior(call: Call, plate: str) -> Callable[[PyTree, Mapping[str, Any], int], _Prior]:
     """Log-density and values of the latent sites, whose priors may depend on the rows given."""
 
     def prior(params: PyTree, arguments: Mapping[str, Any], size: int) -> _Prior:
         free = Free(params, {}, plate)
-        found = call(arguments, size, free)
+        found = call(arguments, Plate(plate, size), free)
         log_density = free.log_jacobian
         for site in found.values():
             if site["type"] == "sample" and not inside(site, plate):
@@ -297,7 +270,8 @@ def _observer(
 
     def observe(values: dict[str, Array], rows: Rows, size: int) -> Array:
         seen = {name: jnp.moveaxis(rows["observed"][name], 0, axis) for name, axis in axes.items()}
-        found = call(rows["arguments"], size, handlers.substitute(data={**values, **seen}))
+        given = handlers.substitute(data={**values, **seen})
+        found = call(rows["arguments"], Plate(plate, size), given)
         terms = [
             jnp.sum(site["fn"].log_prob(site["value"]))
             for site in found.values()

@@ -56,7 +56,10 @@ class Free(Messenger):  # type: ignore[misc]
         if name in self.given:
             free = self.given[name]
         elif name in self.init:
-            free = _unconstrained(name, self.init[name], shape, transform)
+            start = jnp.asarray(self.init[name], float)
+            if start.shape != shape:
+                raise InputError(f"init[{name!r}] must have shape {shape}, found {start.shape}.")
+            free = transform.inv(start)
         else:
             free = jnp.zeros(transform.inverse_shape(shape))
         value = transform(free)
@@ -86,13 +89,6 @@ def _bijection(site: Site, plate: str) -> Any:
         ) from error
 
 
-def _unconstrained(name: str, value: Any, shape: tuple[int, ...], transform: Any) -> Array:
-    array = jnp.asarray(value, float)
-    if array.shape != shape:
-        raise InputError(f"init[{name!r}] must have shape {shape}, found {array.shape}.")
-    return transform.inv(array)
-
-
 def refuse_outside(start: Mapping[str, Any]) -> None:
     """Raise where a given start is outside a site's support."""
     for name, free in start.items():
@@ -107,9 +103,9 @@ def plate_size(found: Trace, sizes: set[int], plate: str) -> int:
     """Number of rows of the data plate."""
     if not sizes:
         others = [name for name, site in found.items() if site["type"] == "plate"]
-        known = f"its plates are {', '.join(others)}" if others else "it has no plates"
+        has = f"its plates are {', '.join(others)}" if others else "it has no plates"
         raise InputError(
-            f"the model has no plate {plate!r}: {known}. Name the plate of the rows with plate=."
+            f"the model has no plate {plate!r}: {has}. Name the plate of the rows with plate=."
             + nearest(plate, others)
         )
     if len(sizes) > 1:
@@ -131,7 +127,7 @@ def check_sites(found: Trace, scales: Mapping[str, Any], plate: str, size: int) 
                 "The library scales by rows itself: remove the scale (weights: numpyro.factor)."
             )
         if site["is_observed"] and not inside(site, plate):
-            if _is_factor(site):
+            if site["infer"].get("is_auxiliary", False):  # numpyro.factor: part of the prior
                 continue
             raise InputError(
                 f"observed site {name!r} is outside plate {plate!r}: all observations must be "
@@ -173,11 +169,6 @@ def refuse_unknown(argument: str, names: Any, known: Any) -> None:
                 f"{argument} names {name!r}, which is not one of {', '.join(map(str, known))}."
                 f"{nearest(name, known)}"
             )
-
-
-def _is_factor(site: Site) -> bool:
-    """Whether a site is a ``numpyro.factor``, which outside the plate is part of the prior."""
-    return bool(site["infer"].get("is_auxiliary", False))
 
 
 def inside(site: Site, plate: str) -> bool:

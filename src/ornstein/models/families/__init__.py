@@ -5,11 +5,9 @@ first. A new family is a file here, a row of :data:`FAMILIES`, and its public bu
 ``ornstein.models.ready_made``.
 """
 
-from ornstein.models.families.bernoulli import Bernoulli, softplus
-from ornstein.models.families.categorical import Categorical, log_sum_exp
+from ornstein.models.families.classes import Bernoulli, Categorical, log_sum_exp, softplus
 from ornstein.models.families.family import Family, TargetColumn
-from ornstein.models.families.gaussian import Gaussian
-from ornstein.models.families.poisson import Poisson
+from ornstein.models.families.numeric import Gaussian, Poisson
 
 __all__ = [
     "FAMILIES",
