@@ -294,8 +294,8 @@ BAD_POSTERIORS: list[Any] = [
     (lambda: own({"x": X, "y": np.ma.masked_greater(Y, 1)}), "mask"),
     (lambda: own(init={"w": np.array([np.nan, 0.0])}), r"init holds NaN"),
     (lambda: own(init={}), r"init holds no numbers"),
-    (lambda: own(init={"w": "a"}), r"init.*numeric"),
-    (lambda: own(init={"w": np.zeros(2) + 1j}), r"init.*numeric"),
+    (lambda: own(init={"w": "a"}), r"init.*array of numbers"),
+    (lambda: own(init={"w": np.zeros(2) + 1j}), r"init.*array of numbers"),
     (
         lambda: orn.plan(orn.Posterior(likelihood, prior, ROWS)),
         r"Pass init= to Posterior, or at= to plan",

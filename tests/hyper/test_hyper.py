@@ -14,8 +14,8 @@ import ornstein as orn
 from ornstein._base.types import Vector
 from ornstein.data.datasets import Dataset
 from ornstein.hyper import automatic
+from ornstein.hyper.baselines import log_evidence
 from ornstein.hyper.expectation import closed_step, expect, measured_scores
-from ornstein.hyper.mackay import log_evidence
 from ornstein.linalg.operators import as_operator
 from support.hyper_posts import logistic, own, own_logistic, standardised, table
 from support.problems import features

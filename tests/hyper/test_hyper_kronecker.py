@@ -7,8 +7,8 @@ import ornstein as orn
 from ornstein.curvature import optimum
 from ornstein.hyper import expectation
 from ornstein.hyper.ascent import Search
+from ornstein.hyper.baselines import log_evidence
 from ornstein.hyper.expectation import expect, geometry_at_optimum
-from ornstein.hyper.mackay import log_evidence
 from ornstein.hyper.settings import LearningOptions
 from ornstein.linalg.along import AlongBasis
 from ornstein.linalg.bases import KroneckerBasis

@@ -1,6 +1,6 @@
 """Checks of arguments: every message names the argument, what was found and what to do."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -40,6 +40,18 @@ def names_of(names: Iterable[Any]) -> str:
     every = [shown(name) for name in names]
     more = f" and {len(every) - 5:,} more" if len(every) > 5 else ""
     return ", ".join(every[:5]) + more
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of a table: its first column to the left, the others to the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(
+            cell.rjust(width) if i else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        )
+        for row in rows
+    ]
 
 
 def positive(name: str, value: Any) -> float:

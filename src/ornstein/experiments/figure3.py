@@ -19,7 +19,7 @@ from ornstein._base import checks
 from ornstein._base.errors import UnstablePlanError
 from ornstein._base.progress import each
 from ornstein.hyper import LearningOptions, ascend
-from ornstein.hyper.cross_validation import mean_loss
+from ornstein.hyper.baselines import mean_loss
 from ornstein.hyper.expectation import at_optimum
 
 KEY = 2016

@@ -5,10 +5,9 @@ docstring lists the phases, each with a file (``approach``, ``estimates``, ``ste
 """
 
 from ornstein.hyper.ascent import ascend
-from ornstein.hyper.cross_validation import CrossValidation, cross_validate
+from ornstein.hyper.baselines import CrossValidation, Evidence, cross_validate, evidence
 from ornstein.hyper.estimates import Draw
 from ornstein.hyper.learning import Learning
-from ornstein.hyper.mackay import Evidence, evidence
 from ornstein.hyper.settings import LearningOptions
 
 __all__ = [

@@ -17,9 +17,8 @@
 **When it stops.** When the step to where the mean score vanishes is shorter than ``tolerance``
 posterior standard deviations of the hyperparameters, plus twice its Monte-Carlo error, and that
 error is below ``tolerance`` too (or the draws are spent). Half the squared length is what the step
-would add to the log evidence: 0.0002 nats at the default, and as much again by Monte-Carlo error. A
-last step is made, and planned for, if it is longer than ``tolerance`` without the error, whose
-square adds to its own; a shorter one is not worth a plan.
+would add to the log evidence: 0.0002 nats at the default. A last step is made, and planned for, if
+it is longer than ``tolerance`` without the error, whose square adds to its own.
 
 All thresholds are in :class:`~ornstein.hyper.settings.Limits`.
 """

@@ -1,8 +1,9 @@
 """Scores of hyperparameters by automatic differentiation, for any model."""
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -20,42 +21,54 @@ _WORK = 2e8  # multiplications to spend on the likelihood of draws over all rows
 _AT_ONCE = 32  # draws whose likelihood is computed together
 
 
-class _Side(NamedTuple):
-    """A weighted block of rows; the prior if there are none."""
+@partial(
+    jax.tree_util.register_dataclass,
+    data_fields=("hyper", "rows", "weights"),
+    meta_fields=("model", "learnable"),
+)
+@dataclass(frozen=True)
+class _Side:
+    """A weighted block of rows, or the prior if there are none, by theta and ``eta``."""
 
+    model: Model
+    learnable: Learnable
+    hyper: PyTree
     rows: PyTree = None
     weights: Any = None
 
-    def loss(self, model: Model, theta: Array, hyper: PyTree) -> Array:
+    def loss(self, theta: Array, eta: Array) -> Array:
         if self.rows is None:
-            return model.prior_loss(theta, hyper)
-        return self.weights @ model.losses(theta, self.rows, hyper)
+            return self.model.prior_loss(theta, self._at(eta))
+        return self.weights @ self.model.losses(theta, self.rows, self._at(eta))
 
-    def gradient(self, model: Model, theta: Array, hyper: PyTree) -> Array:
+    def gradient(self, theta: Array, eta: Array) -> Array:
         if self.rows is None:
-            return model.prior_gradient(theta, hyper)
-        return model.gradient_sum(theta, self.rows, hyper, self.weights)
+            return self.model.prior_gradient(theta, self._at(eta))
+        return self.model.gradient_sum(theta, self.rows, self._at(eta), self.weights)
 
-    def hessian(self, model: Model, theta: Array, hyper: PyTree) -> Array:
+    def hessian(self, theta: Array, eta: Array) -> Array:
         if self.rows is None:
-            return model.prior_hessian(theta, hyper)
-        return model.hessian_sum(theta, self.rows, hyper, self.weights)
+            return self.model.prior_hessian(theta, self._at(eta))
+        return self.model.hessian_sum(theta, self.rows, self._at(eta), self.weights)
 
-    def hessian_diagonal(self, model: Model, theta: Array, hyper: PyTree) -> Array:
+    def hessian_diagonal(self, theta: Array, eta: Array) -> Array:
         if self.rows is None:
-            return model.prior_hessian_diagonal(theta, hyper)
-        return model.hessian_diagonal_sum(theta, self.rows, hyper, self.weights)
+            return self.model.prior_hessian_diagonal(theta, self._at(eta))
+        return self.model.hessian_diagonal_sum(theta, self.rows, self._at(eta), self.weights)
+
+    def _at(self, eta: Array) -> PyTree:
+        return self.learnable.assign(self.learnable.from_real(eta), self.hyper)
 
 
 def expected_slope(post: Posterior, center: Vector, cov: Vector) -> tuple[Vector, Vector]:
     """Mean score over ``N(center, cov)`` to second order, and the complete information."""
-    score, information = _totals(post, partial(_expected, post.model), center, cov)
+    score, information = _totals(post, _expected, center, cov)
     return score, information
 
 
 def derivatives(post: Posterior, theta: Vector) -> tuple[Vector, Vector, Vector]:
     """The score at a point (J,), its gradient by theta and the diagonal of its Hessian (J, D)."""
-    value, slope, diagonal = _totals(post, partial(_derivatives, post.model), theta)
+    value, slope, diagonal = _totals(post, _derivatives, theta)
     return value, slope.T, diagonal.T
 
 
@@ -65,7 +78,7 @@ def scores(post: Posterior, flat: Vector) -> Vector:
         affordable = max(64, int(_WORK / (post.num_data * post.dim)))
         flat = flat[:, :: -(-flat.shape[0] * flat.shape[1] // affordable)]
     points = flat.reshape(-1, flat.shape[-1])
-    (found,) = _totals(post, partial(_scores, post.model), points)
+    (found,) = _totals(post, _scores, points)
     return found.reshape(*flat.shape[:2], -1)
 
 
@@ -73,39 +86,27 @@ def _totals(post: Posterior, term: Callable[..., PyTree], *arrays: Vector) -> tu
     """The prior's term, plus the rows' where they depend on the hyperparameters."""
     learnable = post.learnable
     eta = learnable.to_real(post.hyperparameters)
+    prior = _Side(post.model, learnable, post.hyper)
 
-    def of(side: _Side) -> PyTree:
-        return term(learnable, eta, side, post.hyper, *arrays)
+    def of_rows(rows: PyTree, weights: Array) -> PyTree:
+        return term(replace(prior, rows=in_double(rows), weights=weights), eta, *arrays)
 
     with double_precision():
-        total = jax.tree.map(np.asarray, of(_Side()))
+        total = jax.tree.map(np.asarray, term(prior, eta, *arrays))
         if learnable.in_likelihood:
-            rows = sum_over_blocks(
-                post.data,
-                block_rows(post),
-                lambda rows, weights: of(_Side(in_double(rows), weights)),
-            )
+            rows = sum_over_blocks(post.data, block_rows(post), of_rows)
             total = jax.tree.map(np.add, total, rows)
     return tuple(total)
 
 
-@partial(jax.jit, static_argnums=(0, 1))
-def _expected(
-    model: Model,
-    learnable: Learnable,
-    eta: Array,
-    side: _Side,
-    hyper: PyTree,
-    c: Array,
-    cov: Array,
-) -> tuple[Array, Array]:
+@jax.jit
+def _expected(side: _Side, eta: Array, c: Array, cov: Array) -> tuple[Array, Array]:
     def total(eta: Array) -> Array:
-        here = learnable.assign(learnable.from_real(eta), hyper)
         if cov.ndim == 1:
-            spread = cov @ side.hessian_diagonal(model, c, here)
+            spread = cov @ side.hessian_diagonal(c, eta)
         else:
-            spread = (cov * side.hessian(model, c, here)).sum()
-        return -side.loss(model, c, here) - 0.5 * spread
+            spread = (cov * side.hessian(c, eta)).sum()
+        return -side.loss(c, eta) - 0.5 * spread
 
     def slope(eta: Array) -> tuple[Array, Array]:
         score = jax.grad(total)(eta)
@@ -115,27 +116,18 @@ def _expected(
     return score, -curvature
 
 
-@partial(jax.jit, static_argnums=(0, 1))
-def _derivatives(
-    model: Model, learnable: Learnable, eta: Array, side: _Side, hyper: PyTree, theta: Array
-) -> tuple[Array, Array, Array]:
+@jax.jit
+def _derivatives(side: _Side, eta: Array, theta: Array) -> tuple[Array, Array, Array]:
     def terms(eta: Array) -> tuple[Array, Array, Array]:
-        here = learnable.assign(learnable.from_real(eta), hyper)
-        gradient = side.gradient(model, theta, here)
-        diagonal = side.hessian_diagonal(model, theta, here)
-        return -side.loss(model, theta, here), -gradient, -diagonal
+        gradient, diagonal = side.gradient(theta, eta), side.hessian_diagonal(theta, eta)
+        return -side.loss(theta, eta), -gradient, -diagonal
 
     return jax.jacfwd(terms)(eta)
 
 
-@partial(jax.jit, static_argnums=(0, 1))
-def _scores(
-    model: Model, learnable: Learnable, eta: Array, side: _Side, hyper: PyTree, points: Array
-) -> tuple[Array]:
+@jax.jit
+def _scores(side: _Side, eta: Array, points: Array) -> tuple[Array]:
     def one(theta: Array) -> Array:
-        def total(eta: Array) -> Array:
-            return -side.loss(model, theta, learnable.assign(learnable.from_real(eta), hyper))
-
-        return jax.grad(total)(eta)
+        return jax.grad(lambda eta: -side.loss(theta, eta))(eta)
 
     return (jax.lax.map(one, points, batch_size=_AT_ONCE),)

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
+from ornstein._base.checks import aligned
 from ornstein._base.trees import Layout
 from ornstein._base.types import PyTree, Vector
 from ornstein.hyper.approach import Trail
@@ -79,16 +80,12 @@ class Learning:
         return replace(self, values=values, errors=errors, path=path, layout=layout)
 
     def __repr__(self) -> str:
-        """One line."""
-        shown = ", ".join(
-            f"{label}={value:.4g}"
-            for label, value in zip(self.labels[:4], _flat(self.values), strict=False)
-        )
+        pairs = zip(self.labels[:4], _flat(self.values), strict=False)
+        shown = ", ".join(f"{label}={value:.4g}" for label, value in pairs)
         more = ", ..." if len(self.labels) > 4 else ""
         return f"{type(self).__name__}({shown}{more}, converged={self.converged})"
 
     def __str__(self) -> str:
-        """A readable table."""
         values, errors = _flat(self.values), _flat(self.errors)
         head = ("hyperparameter", "value", "MC error", "sd of its log")
         rows = [
@@ -97,16 +94,10 @@ class Learning:
                 self.labels, values, errors, self.deviations, strict=True
             )
         ]
-        widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
-        lines = [
-            "  ".join(
-                cell.rjust(width) if i else cell.ljust(width)
-                for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-            )
-            for row in [head, *rows]
-        ]
         ending = f"{self.message}; {len(self.stages)} steps, {self.replans} re-plans"
-        return "\n".join([*lines, ending, *(f"note: {note}" for note in self.notes)])
+        return "\n".join(
+            [*aligned([head, *rows]), ending, *(f"note: {note}" for note in self.notes)]
+        )
 
 
 register(Learning, given=("layout",))

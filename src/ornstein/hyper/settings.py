@@ -42,8 +42,8 @@ class Limits:
     hyperparameters, as the tolerance is.
     """
 
-    # The approach ends at a step of so many tolerances: short beside what the plan adds, or about
-    # as long as the correction where draws follow; or where an expensive plan will hold.
+    # The approach ends at a step of so many tolerances, about the correction where draws follow; or
+    # where an expensive plan will hold.
     approach_length: float = 0.02
     approach_length_before_draws: float = 2.0
     approach_move_where_expensive: float = 0.1
@@ -55,15 +55,13 @@ class Limits:
     # Where a step leads to no optimum, a part of it is tried, down to the shortest.
     retreat: float = 0.25
     shortest_retreat: float = 1e-3
-    # So far from the start (a factor of 1e19, or 2e4 where there is no optimum), nothing
-    # constrains a hyperparameter.
+    # So far from the start nothing constrains a hyperparameter: a factor of 1e19, or of 2e4.
     runaway: float = 45.0
     runaway_without_optimum: float = 10.0
-    # Within this move the score's slope and its correction by draws still hold, so it is the
-    # longest step that relies on draws; within the next, no new draws are made;
+    # Within these moves, the score's slope and its correction by draws hold (so a step that relies
+    # on draws is no longer); no new draws are made; an expensive plan keeps its statistics.
     same_curvature_move: float = 0.5
     same_draws_move: float = 0.1
-    # and within this one, an expensive plan keeps its curvature and noise of the rows.
     same_plan_move: float = 0.2
     # Rounds of draws at a plan, at most, if the user gives no number; and draws of a round.
     rounds: int = 8

@@ -16,6 +16,7 @@ from ornstein._base.types import Array, Constrain, LogLikelihood, LogPrior, PyTr
 from ornstein.data.on_disk import AnyRows, RowsOnDisk, map_as_rows
 from ornstein.data.passes import blocks
 from ornstein.models.contract import Model
+from ornstein.models.hyperparameters import checked_layout
 
 _MAPPED = 1024  # vectors that a user's function is mapped over at once
 
@@ -108,24 +109,14 @@ def check_constrain(constrain: Constrain, layout: Layout) -> None:
     _returned("constrain", bound, [zeros], "the parameters")
 
 
-def checked_layout(name: str, params: PyTree) -> Layout:
+def params_layout(name: str, params: PyTree) -> Layout:
     """The layout of parameters, which must be finite real numbers."""
-    for path, leaf in jax.tree_util.tree_leaves_with_path(params):
-        array = np.asarray(leaf)
-        if array.dtype.kind not in "fiub":
-            where = name + jax.tree_util.keystr(path)
-            raise InputError(f"{where} must be numeric, found dtype {array.dtype}.")
-        if not np.all(np.isfinite(array)):
-            raise InputError(f"{name} holds NaN or infinite values; give finite numbers.")
-    layout = Layout.of(params)
-    if layout.dim == 0:
-        raise InputError(f"{name} holds no numbers: the model would have no parameters.")
-    return layout
+    return checked_layout(name, params, "the model would have no parameters", "fiub")
 
 
 def check_structure(layout: Layout, params: PyTree) -> None:
     """Refuse parameters of another structure than the model's."""
-    checked_layout("at", params)
+    params_layout("at", params)
     same_layout("at=", params, layout)
 
 

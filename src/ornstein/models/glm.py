@@ -88,13 +88,11 @@ class Glm(Model):
         residual = self.residuals(theta, rows, hyper)
         squares = residual[:, :, None] * residual[:, None, :] * weights[:, None, None]
         curvature = self._curvature(theta, rows, hyper, weights)
-        design, both = self.design(rows, theta.dtype), jnp.stack([squares, curvature])
-        outer, hessian = self._by_parameters(self._grams(design, both))
+        outer, hessian = self._sums(rows, jnp.stack([squares, curvature]))
         return outer, hessian
 
     def hessian_sum(self, theta: Array, rows: PyTree, hyper: PyTree, weights: Array) -> Array:
-        curvature = self._curvature(theta, rows, hyper, weights)[None]
-        return self._by_parameters(self._grams(self.design(rows, theta.dtype), curvature))[0]
+        return self._sums(rows, self._curvature(theta, rows, hyper, weights)[None])[0]
 
     def hessian_diagonal_sum(
         self, theta: Array, rows: PyTree, hyper: PyTree, weights: Array
@@ -120,9 +118,7 @@ class Glm(Model):
     def deviation_sums(self, spread: Spread, rows: PyTree, hyper: PyTree, weights: Array) -> Array:
         """``E[d d'] = V (x) u u'``."""
         _, squares = self._deviations(spread, rows, hyper)
-        design = self.design(rows, spread.cov.dtype)
-        lines = weights[:, :, None, None] * squares[None]
-        return self._by_parameters(self._grams(design, lines))
+        return self._sums(rows, weights[:, :, None, None] * squares[None])
 
     def localise(
         self,
@@ -178,7 +174,7 @@ class Glm(Model):
     def _deviations(self, spread: Spread, rows: PyTree, hyper: PyTree) -> tuple[Array, Array]:
         """For every row, the covariances (K, K) of its predictor, and of its residual about r*."""
         design = self.design(rows, spread.cov.dtype)
-        outputs, width = self.family.outputs, design.shape[1]
+        outputs, width = self.outputs, design.shape[1]
         back = np.argsort(self.order)
         cov = spread.cov[back][:, back].reshape(outputs, width, outputs, width)
         above = np.triu_indices(outputs)
@@ -186,12 +182,10 @@ class Glm(Model):
         predictor = quadratic_forms(design, parts)[symmetric_places(outputs)].transpose(2, 0, 1)
         return predictor, self.residual_squares(spread.anchor, predictor, rows, hyper)
 
-    def _grams(self, design: Array, matrices: Array) -> Array:
-        return weighted_grams(design, matrices, self.family.balanced)
-
-    def _by_parameters(self, matrices: Array) -> Array:
-        """Matrices over outputs and design columns, in the order of the parameters."""
-        return matrices[:, self.order][:, :, self.order]
+    def _sums(self, rows: PyTree, matrices: Array) -> Array:
+        """``sum_n M_ln (x) u_n u_n'`` for every line of matrices, in the order of parameters."""
+        design = self.design(rows, matrices.dtype)
+        return weighted_grams(design, matrices, self.balanced)[:, self.order][:, :, self.order]
 
     def residual_squares(self, anchor: Array, cov: Array, rows: PyTree, hyper: PyTree) -> Array:
         """``E[(r - r*)(r - r*)']`` of every row, its predictor Gaussian with covariance (K, K).
@@ -199,7 +193,7 @@ class Glm(Model):
         With Gauss-Hermite nodes for one output; for several with the points ``+-sqrt(K)`` along
         the columns of a root, exact to third order.
         """
-        outputs = self.family.outputs
+        outputs = self.outputs
         eta = self._predictor(anchor, rows["x"])
         here = self.family.residual(eta, rows["y"], hyper)
         nodes, mass = np.polynomial.hermite_e.hermegauss(_NODES if outputs == 1 else 2)

@@ -127,26 +127,27 @@ def checked_learnable(
     values: PyTree, constraints: Any, assign: Assign, in_likelihood: bool, **more: Any
 ) -> tuple[Learnable, PyTree]:
     """Hyperparameters and their values, checked; constraints are one for all, or one per leaf."""
-    layout = _layout_of("hyper", values)
+    layout = checked_layout("hyper", values, "leave it out if nothing is to be learned")
     made = Learnable(layout, _constraints(constraints, layout), assign, in_likelihood, **more)
     return made, made.checked("hyper", values)
 
 
-def _layout_of(name: str, values: PyTree) -> Layout:
+def checked_layout(name: str, values: PyTree, if_empty: str, kinds: str = "fiu") -> Layout:
+    """The layout of finite numbers, of the given kinds of dtype."""
     for path, leaf in jax.tree_util.tree_leaves_with_path(values):
-        _numbers(name + jax.tree_util.keystr(path), leaf)
+        _numbers(name + jax.tree_util.keystr(path), leaf, kinds)
     layout = Layout.of(values)
     if layout.dim == 0:
-        raise InputError(f"{name} holds no numbers; leave it out if nothing is to be learned.")
+        raise InputError(f"{name} holds no numbers: {if_empty}.")
     return layout
 
 
-def _numbers(where: str, leaf: Any) -> Vector:
+def _numbers(where: str, leaf: Any, kinds: str = "fiu") -> Vector:
     try:
         array = np.asarray(leaf)
     except ValueError:
         array = np.asarray(None)
-    if array.dtype.kind not in "fiu":
+    if array.dtype.kind not in kinds:
         raise InputError(f"{where} must be a number or an array of numbers, found {shown(leaf)}.")
     if not np.all(np.isfinite(array)):
         raise InputError(f"{where} holds NaN or infinite values; give finite numbers.")

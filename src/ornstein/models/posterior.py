@@ -261,7 +261,6 @@ class Posterior:
         return self.layout.ravel(self.init)
 
     def __repr__(self) -> str:
-        """One line: rows and parameters."""
         if self._model is None:
             return f"Posterior(rows={self.num_data}, parameters not yet known)"
         shown = self.labels if self.dim <= 4 else [*self.labels[:3], "..."]
@@ -269,7 +268,7 @@ class Posterior:
 
     def _custom(self, init: PyTree) -> custom.CustomModel:
         """The model of the user's functions, which are tried; sets ``hyper``."""
-        layout = custom.checked_layout("init", init)
+        layout = custom.params_layout("init", init)
         model = custom.CustomModel(
             self.log_likelihood, self.log_prior, layout, with_hyper=self._learnable is not None
         )

@@ -1,6 +1,7 @@
 """Ready-made posteriors over tables. Parameters are named ``coef`` and ``intercept``."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -204,10 +205,7 @@ def build(
     precision = _prior_precision(prior.precision, features + intercept)
     numbers = {**(hyper or {}), "prior_precision": np.tile(precision, outputs)[model.order]}
     hyper = numbers if past is None else {**numbers, "past": past._asdict()}
-
-    def functions(hyper: PyTree) -> tuple[LogLikelihood, LogPrior]:
-        return _functions(model, hyper)
-
+    functions = partial(_functions, model)
     learn = glm_hyperparameters(model, numbers, names, prior.groups, prior.learn, functions)
     named = {"coef": names} if names else {}
     return Posterior.of_model(model, *functions(hyper), rows, hyper, named, learn)

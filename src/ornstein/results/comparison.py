@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from ornstein._base.checks import aligned
 from ornstein.results.result import Result
 
 
@@ -102,17 +103,8 @@ class Comparison:
 
     def __str__(self) -> str:
         """A readable table, and the notes."""
-        rows = self.rows()
-        widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-        lines = [
-            "  ".join(
-                cell.ljust(width) if i == 0 else cell.rjust(width)
-                for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-            )
-            for row in rows
-        ]
         notes = [f"{entry.method}: {entry.note}" for entry in self.entries if entry.note]
-        return "\n".join([*lines, f"KL from {self.reference}.", *notes])
+        return "\n".join([*aligned(self.rows()), f"KL from {self.reference}.", *notes])
 
 
 def number(value: float | None) -> str:

@@ -18,6 +18,7 @@ import scipy.special
 
 from ornstein._base.checks import names_of, shown
 from ornstein._base.errors import InputError
+from ornstein._base.precision import double_precision
 from ornstein._base.types import Array, PyTree, Vector
 from ornstein.data.on_disk import AnyRows
 
@@ -29,14 +30,8 @@ Rng: TypeAlias = np.random.Generator
 class TargetColumn:
     """The column of a table that is to be predicted.
 
-    Attributes
-    ----------
-    name
-        Its name.
-    levels
-        Its distinct values as text, in order.
-    values
-        Its numbers; None where it has labels.
+    ``levels`` are its distinct values as text, in order; ``values`` its numbers, None where it has
+    labels.
     """
 
     name: str
@@ -131,7 +126,7 @@ class Family(ABC):
         self, x: Vector, offset: Vector, y: Vector, hyper: PyTree
     ) -> dict[str, Vector]:
         """Rows whose residuals are counted from those at the offset (X9)."""
-        with jax.enable_x64(True):
+        with double_precision():
             there = np.asarray(_at_anchor(self, offset, np.asarray(y, float), hyper))
         if self.canonical:
             return self.fold(x, offset, there)
@@ -174,7 +169,7 @@ class Family(ABC):
         scale = np.reshape(np.asarray(noise_scale, float), (-1, 1))
         whole = np.asarray(y, np.int32 if self.outputs > 1 else float)
         targets = np.broadcast_to(whole, by_output.shape[:2])
-        with jax.enable_x64(True):
+        with double_precision():
             loss = np.asarray(
                 self.loss(jnp.asarray(by_output), jnp.asarray(targets), {"noise_scale": scale})
             )
@@ -201,25 +196,18 @@ class Family(ABC):
     def check_column(cls, column: TargetColumn) -> None:
         """Raise if a table's target does not suit."""
         name = shown(column.name)
-        if cls.most_classes:
-            column.refuse_constant()
-            if len(column.levels) > cls.most_classes:
-                raise InputError(
-                    f"The target {name} has {len(column.levels):,} classes, such as "
-                    f"{names_of(column.levels[:3])}; a {cls.name} model takes at most "
-                    f"{cls.most_classes}. {cls.if_more}"
-                )
-            return
-        if column.values is None:
+        if column.values is None and not cls.most_classes:
             raise InputError(
                 f"The target {name} has labels, such as {shown(column.levels[0])}, and a "
                 f"{cls.name} model needs numbers. Choose logistic for two classes, softmax for "
                 "more."
             )
-        if column.values.min() == column.values.max():
+        column.refuse_constant()
+        if 0 < cls.most_classes < len(column.levels):
             raise InputError(
-                f"The target {name} is {column.values[0]:g} in every row: there is nothing to "
-                "explain."
+                f"The target {name} has {len(column.levels):,} classes, such as "
+                f"{names_of(column.levels[:3])}; a {cls.name} model takes at most "
+                f"{cls.most_classes}. {cls.if_more}"
             )
 
     @classmethod

@@ -14,7 +14,7 @@ from ornstein._base.types import Array, PyTree, Vector
 from ornstein.data.on_disk import AnyRows, RowsOnDisk
 from ornstein.models.families.family import Family, Noise, Rng, TargetColumn
 
-HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
+_HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 MAX_COUNT = 1000
 """Whole numbers from 0 up to this one are taken for counts."""
 
@@ -29,7 +29,7 @@ class Gaussian(Family):
 
     def loss(self, eta: Array, y: Array, hyper: PyTree) -> Array:
         scale = hyper["noise_scale"]
-        return 0.5 * ((y - eta) / scale) ** 2 + jnp.log(scale) + HALF_LOG_TWO_PI
+        return 0.5 * ((y - eta) / scale) ** 2 + jnp.log(scale) + _HALF_LOG_TWO_PI
 
     def residual(self, eta: Array, y: Array, hyper: PyTree) -> Array:
         return (eta - y) / hyper["noise_scale"] ** 2

@@ -1,16 +1,23 @@
-"""MacKay's evidence: hyperparameters of the largest Laplace evidence, by a fixed point."""
+"""What learning is compared with: MacKay's evidence, and cross-validation over a grid."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import jax
 import numpy as np
 
 from ornstein._base import checks
 from ornstein._base.errors import InputError
-from ornstein._base.types import PyTree, Vector
+from ornstein._base.types import Key, PyTree, Vector
 from ornstein.curvature.geometry import Geometry
-from ornstein.curvature.row_sums import joint_losses
-from ornstein.hyper.expectation import closed_score, counted_rows, geometry_at_optimum
+from ornstein.curvature.row_sums import joint_losses, row_losses
+from ornstein.hyper.expectation import (
+    at_optimum,
+    closed_score,
+    counted_rows,
+    geometry_at_optimum,
+)
 from ornstein.models.hyperparameters import Ties
 from ornstein.models.posterior import Posterior
 
@@ -117,3 +124,75 @@ def log_evidence(post: Posterior, geometry: Geometry) -> float:
     """Laplace's ``log p(y) = log p(y, theta*) + D/2 log 2 pi - 1/2 log|N A|``."""
     joint = -float(joint_losses(post, geometry.center[None])[0])
     return joint + 0.5 * (post.dim * math.log(2 * math.pi) - geometry.logdet)
+
+
+@dataclass(frozen=True)
+class CrossValidation:
+    """Held-out losses of the MAP estimate over a grid.
+
+    Attributes
+    ----------
+    grid
+        The hyperparameters tried.
+    losses
+        Mean held-out ``-log p(y_n | theta*)`` per row, for each.
+    errors
+        Their standard errors over the folds.
+    best
+        The values with the smallest loss.
+    """
+
+    grid: tuple[PyTree, ...]
+    losses: Vector
+    errors: Vector
+    best: PyTree
+
+
+def cross_validate(
+    post: Posterior, grid: Sequence[PyTree], folds: int = 5, key: Key = 0
+) -> CrossValidation:
+    """K-fold cross-validation of the optimum over a grid of hyperparameters.
+
+    Parameters
+    ----------
+    post
+        A posterior with hyperparameters.
+    grid
+        Hyperparameters to try.
+    folds
+        Number of parts the rows are split into.
+    key
+        Shuffles the rows.
+
+    Examples
+    --------
+    >>> import ornstein as orn
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(60, 8))
+    >>> post = orn.models.logistic(X, X[:, 0] + rng.normal(size=60) > 0)
+    >>> grid = [{"prior_precision": p} for p in (0.01, 10.0, 10000.0)]
+    >>> orn.cross_validate(post, grid).best
+    {'prior_precision': array(10.)}
+    """
+    folds = checks.whole("folds", folds, low=2, high=post.num_data, why="the number of rows")
+    if not len(grid):
+        raise InputError("grid is empty; give at least one set of hyperparameters.")
+    tried = tuple(post.learnable.checked("grid", values) for values in grid)
+    seed = np.asarray(jax.random.key_data(checks.random_key(key))).tolist()
+    order = np.random.default_rng(seed).permutation(post.num_data)
+    parts = [np.sort(part) for part in np.array_split(order, folds)]
+    losses = np.empty((folds, len(tried)))
+    for fold, held_out in enumerate(parts):
+        kept = post.with_rows(np.sort(np.concatenate(parts[:fold] + parts[fold + 1 :])))
+        for place, values in enumerate(tried):  # each search starts at the last one's optimum
+            kept = at_optimum(kept.with_hyper(values))
+            losses[fold, place] = mean_loss(post.with_rows(held_out), kept)
+    means = losses.mean(axis=0)
+    errors = losses.std(axis=0, ddof=1) / math.sqrt(folds)
+    return CrossValidation(tried, means, errors, tried[int(np.argmin(means))])
+
+
+def mean_loss(rows: Posterior, post: Posterior) -> float:
+    """Mean ``-log p(y_n | theta)`` over some rows, at the start of another posterior."""
+    there = rows.with_hyper(post.hyperparameters)
+    return float(row_losses(there, post.start[None])[0]) / there.num_data
