@@ -32,26 +32,26 @@ def log_scale(values: Any) -> Floats:
 
 
 def laplace(post: orn.Posterior) -> tuple[orn.Geometry, Vector]:
-    known = orn.plan(post, "laplace").geometry
-    return known, np.asarray(known.covariance.array)
+    geometry = orn.plan(post, "laplace").geometry
+    return geometry, np.asarray(geometry.covariance.array)
 
 
 @pytest.mark.parametrize("groups", [None, "columns", ["a", "b", "a", None]])
 def test_closed_forms_agree_with_autodiff(groups: Any) -> None:
     X, y = table(120, 4)
     post = orn.models.linear(X, y, 2.0, 0.8, intercept=True, groups=groups)
-    known, cov = laplace(post)
-    found, score = expect(post, known, as_operator(cov))
-    slope, complete = automatic.expected_slope(post, known.center, cov)
+    geometry, cov = laplace(post)
+    found, score = expect(post, geometry, as_operator(cov))
+    slope, complete = automatic.expected_slope(post, geometry.center, cov)
     np.testing.assert_allclose(found.score, slope, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(found.complete, complete, rtol=1e-9, atol=1e-9)
-    value, gradient, diagonal = automatic.derivatives(post, known.center)
+    value, gradient, diagonal = automatic.derivatives(post, geometry.center)
     np.testing.assert_allclose(score.value, value, rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(score.slope, gradient, rtol=1e-8, atol=1e-6)
     np.testing.assert_allclose(score.diagonal, diagonal, rtol=1e-9, atol=1e-9)
-    points = known.center + np.random.default_rng(0).normal(size=(2, 3, post.dim))
+    points = geometry.center + np.random.default_rng(0).normal(size=(2, 3, post.dim))
     np.testing.assert_allclose(
-        measured_scores(post, score, known.center, points),
+        measured_scores(post, score, geometry.center, points),
         automatic.scores(post, points),
         rtol=1e-8,
         atol=1e-8,
@@ -64,8 +64,8 @@ def test_mean_score_is_the_slope_of_the_evidence(name: str) -> None:
     X, y = table(200, 3)
     target = {"linear": y, "logistic": y > 0, "softmax": (y > 0) + 1 * (y > 0.5)}.get(name, y > 0)
     post = getattr(orn.models, name)(X, target, prior_precision=3.0, groups=["a", "b", "a"])
-    known, cov = laplace(post)
-    found, _ = expect(post, known, as_operator(cov))
+    geometry, cov = laplace(post)
+    found, _ = expect(post, geometry, as_operator(cov))
     eta, learn = post.learnable.to_real(post.hyperparameters), post.learnable
 
     def at(eta: Floats) -> float:
@@ -87,16 +87,16 @@ def test_closed_M_step_maximises_the_expected_joint() -> None:
     """``lambda = D / E|theta|^2`` and ``sigma^2 = E RSS / N``: where gradient ascent also ends."""
     X, y = table(150, 4)
     post = orn.models.linear(X, y, groups=["a", "b", "b", "a"])
-    known, cov = laplace(post)
+    geometry, cov = laplace(post)
     learn = post.learnable
     eta = learn.to_real(post.hyperparameters)
     assert post.learnable.ties is not None
     closed = eta + closed_step(
-        post, post.learnable.ties, expect(post, known, as_operator(cov))[0].score
+        post, post.learnable.ties, expect(post, geometry, as_operator(cov))[0].score
     )
-    second = cov + np.outer(known.center, known.center)
+    second = cov + np.outer(geometry.center, geometry.center)
     in_a = np.array([True, False, False, True])
-    residual = np.asarray(y) - X @ known.center
+    residual = np.asarray(y) - X @ geometry.center
     by_hand = [
         0.5 * np.log((residual @ residual + np.trace(X @ cov @ X.T)) / len(y)),
         np.log(2 / np.diag(second)[in_a].sum()),
@@ -105,7 +105,7 @@ def test_closed_M_step_maximises_the_expected_joint() -> None:
     np.testing.assert_allclose(closed, by_hand, rtol=1e-9)
     for _ in range(60):  # q stays, hyperparameters move
         here = post.with_hyper(learn.host_values(eta))
-        slope, complete = automatic.expected_slope(here, known.center, cov)
+        slope, complete = automatic.expected_slope(here, geometry.center, cov)
         eta = eta + np.clip(np.linalg.solve(complete, slope), -1, 1)
     np.testing.assert_allclose(closed, eta, rtol=1e-7)
 

@@ -36,7 +36,7 @@ def test_scores_in_kronecker_factors_have_the_moments_of_the_matrix() -> None:
     cov = AlongBasis(basis, rng.uniform(0.5, 2.0, 240))
     member = rng.integers(0, 2, size=240)
     diagonal = -2.0 * np.stack([member == 0, member == 1])
-    score = expectation.Score(rng.normal(size=2), rng.normal(size=(2, 240)), diagonal, {})
+    score = expectation.Score(rng.normal(size=2), rng.normal(size=(2, 240)), diagonal)
     matrix = Dense(cov.dense(240))
     np.testing.assert_allclose(score.mean(cov), score.mean(matrix), rtol=1e-12)
     # x'Mx over 64 random signs has a relative standard error of about sqrt(2 / (64 D)) here.

@@ -129,7 +129,7 @@ def test_rows_can_be_named_where_lengths_do_not_tell() -> None:
     same_density(post, model, args, {})
 
 
-# What can not be taken ---------------------------------------------------------------------------
+# What cannot be taken ----------------------------------------------------------------------------
 
 
 def other_plate(y: Any) -> None:

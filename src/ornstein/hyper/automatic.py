@@ -88,7 +88,7 @@ def _totals(post: Posterior, term: Callable[..., PyTree], *arrays: Vector) -> tu
     eta = learnable.to_real(post.hyperparameters)
     prior = _Side(post.model, learnable, post.hyper)
 
-    def of_rows(rows: PyTree, weights: Array) -> PyTree:
+    def of_rows(rows: PyTree, weights: Vector) -> PyTree:
         return term(replace(prior, rows=in_double(rows), weights=weights), eta, *arrays)
 
     with double_precision():

@@ -12,12 +12,7 @@ from ornstein._base.errors import InputError
 from ornstein._base.types import Key, PyTree, Vector
 from ornstein.curvature.geometry import Geometry
 from ornstein.curvature.row_sums import joint_losses, row_losses
-from ornstein.hyper.expectation import (
-    at_optimum,
-    closed_score,
-    counted_rows,
-    geometry_at_optimum,
-)
+from ornstein.hyper.expectation import at_optimum, closed_score, counted_rows, geometry_at_optimum
 from ornstein.models.hyperparameters import Ties
 from ornstein.models.posterior import Posterior
 
@@ -49,10 +44,7 @@ class Evidence:
 
 
 def evidence(
-    post: Posterior,
-    start: PyTree | None = None,
-    tolerance: float = 1e-6,
-    max_iterations: int = 500,
+    post: Posterior, start: PyTree | None = None, tolerance: float = 1e-6, max_iterations: int = 500
 ) -> Evidence:
     """MacKay's fixed point: ``lambda = gamma / |theta*|^2``, ``sigma^2 = RSS / (N - gamma)``.
 

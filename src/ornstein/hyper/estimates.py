@@ -40,11 +40,6 @@ class Estimate:
     score: Vector
     score_error: Vector
 
-    @classmethod
-    def predicted(cls, expected: Expectation) -> "Estimate":
-        """By the plan's own moments."""
-        return cls(expected, expected.score, np.zeros((len(expected.score),) * 2))
-
     @cached_property
     def covariance(self) -> Vector:
         """Of the hyperparameters, by the curvature of the evidence."""
@@ -116,7 +111,7 @@ class ScoreEstimator:
     def at(self, here: Planned) -> Estimate:
         """The E-step, its score corrected by draws."""
         expected, score = expect(here.post, here.plan.geometry, drawn_cov(here.plan))
-        predicted = Estimate.predicted(expected)
+        predicted = Estimate(expected, expected.score, np.zeros_like(expected.information))
         if not self.drawing:
             return predicted
         corrections, enough = self._corrections_near(here.eta), self.options.tolerance**2

@@ -11,7 +11,6 @@ so that under a Gaussian of covariance ``Sigma`` around c its mean is
 Sigma)``: the information about ``eta`` that is lost because ``theta`` is unknown.
 """
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -43,30 +42,29 @@ class Score(NamedTuple):
     """The score around a centre, to second order.
 
     ``value`` (J,) and ``slope`` by theta (J, D) are those at the centre, ``diagonal`` (J, D) those
-    of ``B_j``; ``dense`` has ``B_j`` itself where more than its diagonal is computed.
+    of ``B_j``. ``first`` is ``B_0`` itself where more than its diagonal is computed.
     """
 
     value: Vector
     slope: Vector
     diagonal: Vector
-    dense: Mapping[int, Vector]
+    first: Vector | None = None
 
     def at(self, offsets: Vector) -> Vector:
         """At ``c + d`` for vectors d along the last axis, (..., J)."""
         linear = self.value + offsets @ self.slope.T
         found: Vector = linear + 0.5 * offsets**2 @ self.diagonal.T
-        for j, matrix in self.dense.items():
-            rest = matrix - np.diag(np.diag(matrix))
-            found[..., j] += 0.5 * ((offsets @ rest) * offsets).sum(axis=-1)
+        if self.first is not None:
+            rest = self.first - np.diag(np.diag(self.first))
+            found[..., 0] += 0.5 * ((offsets @ rest) * offsets).sum(axis=-1)
         return found
 
     def mean(self, cov: Operator) -> Vector:
         """Over ``N(c, Sigma)``."""
         variances = cov.variances(self.slope.shape[1])
         found: Vector = self.value + 0.5 * self.diagonal @ variances
-        if isinstance(cov, Dense):
-            for j, matrix in self.dense.items():
-                found[j] += 0.5 * ((matrix * cov.matrix).sum() - np.diag(matrix) @ variances)
+        if self.first is not None and isinstance(cov, Dense):
+            found[0] += 0.5 * ((self.first * cov.matrix).sum() - self.diagonal[0] @ variances)
         return found
 
     def covariance(self, cov: Operator) -> Vector:
@@ -81,16 +79,15 @@ class Score(NamedTuple):
 
     def _products(self, cov: Vector) -> Vector:
         """``tr(B_j Sigma B_k Sigma)``."""
-        plain = self.diagonal.copy()
-        plain[list(self.dense)] = 0.0
+        if self.first is None:
+            return self.diagonal @ cov**2 @ self.diagonal.T
+        plain, product = self.diagonal.copy(), self.first @ cov
+        plain[0] = 0.0
         found: Vector = plain @ cov**2 @ plain.T
-        spread = {j: matrix @ cov for j, matrix in self.dense.items()}
-        for j, product in spread.items():
-            cross = plain @ np.diag(cov @ product)
-            found[j] += cross
-            found[:, j] += cross
-            for k, other in spread.items():
-                found[j, k] += (product * other.T).sum()
+        cross = plain @ np.diag(cov @ product)
+        found[0] += cross
+        found[:, 0] += cross
+        found[0, 0] += (product * product.T).sum()
         return found
 
 
@@ -129,7 +126,7 @@ def expect(post: Posterior, geometry: Geometry, cov: Operator) -> tuple[Expectat
                 "hyperparameters of a custom model cannot be learned in Kronecker factors; use "
                 "structure='dense' or 'diagonal'."
             )
-        score = Score(*automatic.derivatives(post, geometry.center), {})
+        score = Score(*automatic.derivatives(post, geometry.center))
         array = cov.matrix if isinstance(cov, Dense) else cov.variances(len(geometry.center))
         mean, complete = automatic.expected_slope(post, geometry.center, np.asarray(array))
     else:
@@ -198,7 +195,7 @@ def closed_score(post: Posterior, ties: Ties, geometry: Geometry) -> Score:
     precision = np.asarray(post.hyper["prior_precision"], float)
     diagonal = -(ties.members * precision)
     value = 0.5 * (ties.sizes + diagonal @ theta**2)
-    slope, dense = diagonal * theta, {}
+    slope, first = diagonal * theta, None
     if ties.noise:  # its place is the first
         if geometry.approximate:
             raise InputError(
@@ -210,8 +207,8 @@ def closed_score(post: Posterior, ties: Ties, geometry: Geometry) -> Score:
         value = np.concatenate([[_squares(post, theta) - counted_rows(post)], value])
         slope = np.concatenate([residual[None], slope])
         diagonal = np.concatenate([np.diag(curvature)[None], diagonal])
-        dense = {0: curvature} if geometry.structure == "dense" else {}
-    return Score(value, slope, diagonal, dense)
+        first = curvature if geometry.structure == "dense" else None
+    return Score(value, slope, diagonal, first)
 
 
 def closed_lengths(ties: Ties, score: Vector) -> Vector:

@@ -1,5 +1,6 @@
 """The record of learned hyperparameters: values, errors, message and notes."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -157,13 +158,8 @@ def to_learning(outcome: Outcome, trail: Trail, seconds: float) -> Learning:
 def _in_own_units(post: Posterior, eta: Vector, errors: Vector) -> PyTree:
     """Errors of the values themselves, by the slope of their constraints."""
     learnable, h = post.learnable, _SLOPE_STEP
-    above, below = learnable.host_values(eta + h), learnable.host_values(eta - h)
-    return jax.tree.map(
-        lambda up, down, error: (np.abs(up - down) / (2 * h) * error).reshape(up.shape),
-        above,
-        below,
-        learnable.layout.unravel(errors),
-    )
+    above, below = (_flat(learnable.host_values(end)) for end in (eta + h, eta - h))
+    return learnable.layout.unravel(np.abs(above - below) / (2 * h) * errors)
 
 
 def _message(outcome: Outcome) -> str:
@@ -180,17 +176,17 @@ def _message(outcome: Outcome) -> str:
         )
     if outcome.slower is not None:
         message += (
-            f"; a draw would take {outcome.slower.plan.thin:,} steps at {_shown(outcome.slower)}, "
+            f"; a draw would take {outcome.slower.plan.thin:,} steps at "
+            f"{_shown(outcome.slower.post.learnable, outcome.slower.eta, range(3))}, "
             f"{outcome.here.plan.thin} here"
         )
     return message
 
 
-def _shown(there: Planned) -> str:
-    learnable = there.post.learnable
-    values = learnable.layout.ravel(learnable.host_values(there.eta))
-    named = zip(learnable.labels, values, strict=True)
-    return ", ".join(f"{name} = {value:.3g}" for name, value in list(named)[:3])
+def _shown(learnable: Learnable, eta: Vector, some: Iterable[int]) -> str:
+    values = _flat(learnable.host_values(eta))
+    named = [f"{learnable.labels[i]} = {values[i]:.4g}" for i in some if i < len(values)]
+    return ", ".join(named)
 
 
 def _notes(outcome: Outcome, deviations: Vector) -> list[str]:
@@ -205,12 +201,11 @@ def _notes(outcome: Outcome, deviations: Vector) -> list[str]:
             "further changes make no difference"
         )
     if _inexact(plan):
-        values = learnable.layout.ravel(learnable.host_values(gaussian_eta))
         worst = np.argsort(-np.abs(eta - gaussian_eta))[:3]
-        shown = ", ".join(f"{learnable.labels[i]} = {values[i]:.4g}" for i in worst)
         notes.append(
             f"{plan.method} ({plan.structure}) is {plan.predicted_kl:.2g} nats from the posterior"
-            f"{_moments_bias(post, plan)}. The posterior's own moments would give {shown}; "
+            f"{_moments_bias(post, plan)}. The posterior's own moments would give "
+            f"{_shown(learnable, gaussian_eta, worst)}; "
             "method='exact' with structure='dense' has no such bias"
         )
     return notes

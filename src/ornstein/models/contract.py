@@ -139,7 +139,7 @@ class Model(ABC):
 
     @property
     def factored(self) -> Factored | None:
-        """The model's linear predictors, from which curvature in factors is built; or None."""
+        """The model's linear predictors, from which Kronecker factors are built; or None."""
         return None
 
     @abstractmethod

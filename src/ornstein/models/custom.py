@@ -122,27 +122,26 @@ def check_structure(layout: Layout, params: PyTree) -> None:
 
 def checked_data(data: PyTree) -> PyTree:
     """Arrays with the rows along the first axis, numeric and finite; memory maps stay on disk."""
-    keyed = jax.tree_util.tree_leaves_with_path(data)
+    keyed, treedef = jax.tree_util.tree_flatten_with_path(data)
     if not keyed:
         raise InputError("data holds no arrays.")
-    for path, leaf in keyed:
+    named: dict[str, AnyRows] = {}
+    for path, given in keyed:
         where = "data" + jax.tree_util.keystr(path)
-        if hasattr(leaf, "tocsr"):
+        if hasattr(given, "tocsr"):
             raise InputError(f"{where} is sparse; convert it with .toarray() if it fits memory.")
-        if isinstance(leaf, np.ma.MaskedArray):
+        if isinstance(given, np.ma.MaskedArray):
             raise InputError(f"{where} is a masked array; drop the masked rows, or fill them.")
-        if np.ndim(leaf) == 0:
+        if np.ndim(given) == 0:
             raise InputError(
-                f"{where} is a {type(leaf).__name__} without an axis of rows; give arrays with "
+                f"{where} is a {type(given).__name__} without an axis of rows; give arrays with "
                 "the rows along the first axis (lists and tables: numpy.asarray first)."
             )
-    data = jax.tree.map(_as_rows, data)
-    keyed = jax.tree_util.tree_leaves_with_path(data)
-    rows = len(keyed[0][1])
-    for path, leaf in keyed:
-        where = "data" + jax.tree_util.keystr(path)
+        mapped = map_as_rows(given)
+        named[where] = mapped if isinstance(mapped, RowsOnDisk) else np.asarray(mapped)
+    first, rows = next((where, len(leaf)) for where, leaf in named.items())
+    for where, leaf in named.items():
         if len(leaf) != rows or rows == 0:
-            first = "data" + jax.tree_util.keystr(keyed[0][0])
             raise InputError(
                 f"{where} has {len(leaf)} rows and {first} has {rows}; the arrays of data must "
                 "share a leading axis of rows, at least one."
@@ -151,7 +150,7 @@ def checked_data(data: PyTree) -> PyTree:
             raise InputError(f"{where} must be numeric, found dtype {leaf.dtype}.")
         if leaf.dtype.kind == "f" and (count := _count_not_finite(leaf)):
             raise InputError(f"{where} has {count} NaN or infinite values; drop those rows.")
-    return data
+    return jax.tree.unflatten(treedef, named.values())
 
 
 def _check_number(name: str, function: Any, args: list[PyTree], others: list[str]) -> None:
@@ -186,11 +185,6 @@ def _depends(function: Callable[[PyTree], Any], values: PyTree) -> bool:
     traced = jax.make_jaxpr(function)(values).jaxpr
     used = {id(v) for eqn in traced.eqns for v in eqn.invars} | {id(v) for v in traced.outvars}
     return any(id(variable) in used for variable in traced.invars)
-
-
-def _as_rows(leaf: Any) -> AnyRows:
-    leaf = map_as_rows(leaf)
-    return leaf if isinstance(leaf, RowsOnDisk) else np.asarray(leaf)
 
 
 def _count_not_finite(leaf: AnyRows) -> int:

@@ -95,7 +95,7 @@ class Learnable:
             found, self.layout.leaf_names(), self.layout.shapes, self.constraints, strict=True
         ):
             where = f"{name} {label!r}"
-            array = _numbers(where, leaf)
+            array = finite_numbers(where, leaf)
             if array.shape != shape:
                 raise InputError(f"{where} must have shape {shape}, found {array.shape}.")
             _check_range(where, array, constraint)
@@ -135,14 +135,15 @@ def checked_learnable(
 def checked_layout(name: str, values: PyTree, if_empty: str, kinds: str = "fiu") -> Layout:
     """The layout of finite numbers, of the given kinds of dtype."""
     for path, leaf in jax.tree_util.tree_leaves_with_path(values):
-        _numbers(name + jax.tree_util.keystr(path), leaf, kinds)
+        finite_numbers(name + jax.tree_util.keystr(path), leaf, kinds)
     layout = Layout.of(values)
     if layout.dim == 0:
         raise InputError(f"{name} holds no numbers: {if_empty}.")
     return layout
 
 
-def _numbers(where: str, leaf: Any, kinds: str = "fiu") -> Vector:
+def finite_numbers(where: str, leaf: Any, kinds: str = "fiu") -> Vector:
+    """A leaf as a float64 array, which must be finite."""
     try:
         array = np.asarray(leaf)
     except ValueError:
@@ -210,7 +211,9 @@ def glm_hyperparameters(
     functions: Callable[[PyTree], Any],
 ) -> tuple[Learnable, PyTree] | None:
     """A model's learnable hyperparameters and their values; None if ``learn`` names none."""
-    wanted = _wanted(learn, tuple(sorted(set(numbers) | {"prior_precision"})))
+    possible = sorted({*numbers, "prior_precision"})
+    asked = [learn] if isinstance(learn, str) else learn
+    wanted = {choice("learn", name, possible) for name in asked}
     of_column, labels = _labels(groups, model, names)
     values: dict[str, Any] = {}
     if "noise_scale" in wanted:
@@ -242,11 +245,6 @@ def _assign(index: npt.NDArray[np.int64]) -> Callable[[PyTree, PyTree], PyTree]:
         return put
 
     return assign
-
-
-def _wanted(learn: str | Sequence[str], possible: tuple[str, ...]) -> set[str]:
-    names = [learn] if isinstance(learn, str) else list(learn)
-    return {choice("learn", name, possible) for name in names}
 
 
 def _labels(

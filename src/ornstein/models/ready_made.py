@@ -12,12 +12,12 @@ import numpy.typing as npt
 from ornstein._base import checks
 from ornstein._base.errors import InputError
 from ornstein._base.trees import Layout
-from ornstein._base.types import LogLikelihood, LogPrior, PyTree
+from ornstein._base.types import LogLikelihood, LogPrior, PyTree, Vector
 from ornstein.data import inputs
 from ornstein.data.on_disk import AnyRows, RowsOnDisk
 from ornstein.models.families import Bernoulli, Categorical, Family, Gaussian, Poisson
 from ornstein.models.glm import ContinuedGlm, Glm, Past
-from ornstein.models.hyperparameters import Groups, glm_hyperparameters
+from ornstein.models.hyperparameters import Groups, finite_numbers, glm_hyperparameters
 from ornstein.models.posterior import Posterior
 
 
@@ -242,16 +242,13 @@ def _functions(model: Glm, hyper: PyTree) -> tuple[LogLikelihood, LogPrior]:
     return log_likelihood, log_prior
 
 
-def _prior_precision(given: float | Sequence[float], width: int) -> npt.NDArray[np.float64]:
-    try:
-        precision = np.asarray(given, float)
-    except (TypeError, ValueError):
-        precision = np.asarray(np.nan)
+def _prior_precision(given: float | Sequence[float], width: int) -> Vector:
+    precision = finite_numbers("prior_precision", given, "fiub")
     if precision.ndim > 1 or (precision.ndim == 1 and len(precision) != width):
         raise InputError(
             f"prior_precision must be one number or {width} (one per column, the intercept's "
             f"last), found shape {precision.shape}."
         )
-    if not np.all(np.isfinite(precision) & (precision > 0)):
-        raise InputError(f"prior_precision must be finite and above 0, found {given!r}.")
+    if not (precision > 0).all():
+        raise InputError(f"prior_precision must be above 0, found {given!r}.")
     return np.broadcast_to(precision, (width,)).copy()

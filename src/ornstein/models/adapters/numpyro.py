@@ -124,12 +124,9 @@ def _assemble(
     prior, observe = _prior(call, plate), _observer(call, plate, axes)
     size = len(jax.tree.leaves(data)[0])
     on_one, on_all = _tried(prior, observe, data, start, size)
-    shown = tuple(
-        name
-        for name, value in on_one.deterministic.items()
-        if _same(value, on_all.deterministic[name])
-    )
-    alike = _same((on_one.values, on_one.log_density), (on_all.values, on_all.log_density))
+    ones, alls = on_one.deterministic, on_all.deterministic
+    shown = tuple(name for name in ones if _same(ones[name], alls[name]))
+    alike = _same(on_one[:2], on_all[:2])
     # A prior that depends on the rows needs all of them.
     prior_rows, rows = (_first(data["arguments"]), 1) if alike else (data["arguments"], size)
 
