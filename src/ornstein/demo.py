@@ -19,7 +19,7 @@ _DIABETES, _CANCER = "Linear regression: diabetes", "Logistic regression: breast
 _COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}  # of the lines with a verdict
 
 
-def demo(
+def run_demo(
     folder: Path, page: Path, console: Console, key: int = 0, draws: int = 2000
 ) -> list[Result]:
     """Run both examples, print what they show, and write plots and a report on the first."""

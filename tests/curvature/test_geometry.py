@@ -11,7 +11,7 @@ import ornstein as orn
 from ornstein.curvature import optimum, row_sums
 from ornstein.curvature.optimum import find_optimum
 from ornstein.curvature.row_sums import block_rows
-from ornstein.curvature.structures.contract import Search
+from ornstein.curvature.structures.contract import SearchUnits
 from ornstein.curvature.structures.dense import DenseStructure
 from support.problems import as_generic, features, regression, zoo
 from support.sizes import set_limits
@@ -158,7 +158,7 @@ def test_a_long_search_goes_by_the_optimum_of_a_sample(
 
     monkeypatch.setattr(optimum, "loss_and_gradient", counted)
     monkeypatch.setattr(optimum, "_CHEAP", 0)
-    search = Search(rows=1000, tolerance=1e-3, by_sample=True)
+    search = SearchUnits(rows=1000, tolerance=1e-3, by_sample=True)
     monkeypatch.setattr(DenseStructure, "search", search)
     deviations = 1 / np.sqrt(20_000 * orn.geometry(post, {"coef": newton}).hessian.own)
     assert np.all(np.abs(find_optimum(post) - newton) < 2e-3 * deviations)

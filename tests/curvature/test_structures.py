@@ -16,7 +16,7 @@ import ornstein as orn
 from ornstein._base.types import PyTree, Vector
 from ornstein.curvature import row_sums, structures
 from ornstein.curvature.optimum import find_optimum
-from ornstein.curvature.structures.contract import AlongBasis, RowSums
+from ornstein.curvature.structures.contract import BasisStructure, RowSums
 from ornstein.curvature.structures.dense import DenseDeviations
 from ornstein.linalg.bases import AnyArray, Basis
 from ornstein.linalg.operators import Dense
@@ -66,7 +66,7 @@ class TwoRotations(Basis):
         return TwoRotations(np.asarray(self.first, dtype), np.asarray(self.second, dtype))
 
 
-class TwoBlocks(AlongBasis):
+class TwoBlocks(BasisStructure):
     """The first half of the parameters and the second, correlations between them ignored."""
 
     name = "two-blocks"

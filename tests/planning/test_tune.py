@@ -69,11 +69,11 @@ def test_what_does_not_fit_is_refused_by_name() -> None:
     zeros, eye = np.zeros(2), np.eye(2)
     good = orn.Geometry.of(zeros, eye, eye, 100)
     for words, build in (
-        ("center, hessian and noise_cov", lambda: orn.Geometry.of(zeros, np.eye(3), eye, 100)),
+        ("for diagonals. Found center", lambda: orn.Geometry.of(zeros, np.eye(3), eye, 100)),
         ("hessian holds NaN", lambda: orn.Geometry.of(zeros, np.nan * eye, eye, 100)),
         ("noise_cov must be an array", lambda: orn.Geometry.of(zeros, eye, "much", 100)),
         ("num_data", lambda: orn.Geometry.of(zeros, eye, eye, 0)),
-        ("prior_hessian must have shape", lambda: orn.Geometry.of(zeros, eye, eye, 9, np.ones(2))),
+        ("for diagonals. Found center", lambda: orn.Geometry.of(zeros, eye, eye, 9, np.ones(2))),
         ("geometry must be", lambda: orn.tune(eye)),  # type: ignore[arg-type]
         ("no option 'roh'", lambda: orn.tune(good, roh=1.0)),
         ("needs more than the geometry holds", lambda: orn.tune(good, structure="kronecker")),

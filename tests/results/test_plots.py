@@ -10,8 +10,8 @@ import ornstein as orn
 from ornstein.hyper.learning import interval
 from ornstein.results import plots, report
 from ornstein.results.noise import simulated
+from ornstein.results.plots.agreement import along_modes
 from ornstein.results.plots.draws import _clearest
-from ornstein.results.plots.noise import along_modes
 from ornstein.results.plots.style import short
 from ornstein.results.report import words
 from support.problems import as_generic, features, regression

@@ -22,7 +22,7 @@ from ornstein._base.trees import cast
 from ornstein.data.datasets import Dataset
 from ornstein.linalg.operators import Dense, Diagonal, as_operator
 from ornstein.sampling.engines import ENGINES, bbvi, nuts
-from ornstein.sampling.engines.bbvi import Elbo, Gaussian
+from ornstein.sampling.engines.bbvi import Elbo, NormalFit
 from ornstein.sampling.engines.laplace import local_root
 from ornstein.sampling.settings import OpenProgress, Report, Run, Settings
 from ornstein.theory import gaussian_kl
@@ -61,7 +61,7 @@ def conditional(plan: orn.Plan) -> Floats:
 
 
 def fitted_kl(done: Run, plan: orn.Plan) -> float:
-    """T3 of the fitted Gaussian itself."""
+    """T3 of the fitted NormalFit itself."""
     cov = done.path["cov"]
     cov = np.diag(cov) if cov.ndim == 1 else cov
     return gaussian_kl(cov, plan.posterior_precision, done.path["mean"] - plan.center)
@@ -154,7 +154,7 @@ def test_progress_ends_where_it_said(method: str) -> None:
 
 @pytest.mark.parametrize("structure", ["dense", "diagonal"])
 def test_T3_the_elbo_is_the_evidence_less_the_divergence(structure: str) -> None:
-    """Exact for a linear regression, whose evidence is a Gaussian density."""
+    """Exact for a linear regression, whose evidence is a NormalFit density."""
     X = features(60, 3)
     y = X @ np.ones(3) + np.random.default_rng(0).normal(size=60)
     post = orn.models.linear(X, y, prior_precision=2.0, noise_scale=0.7)
@@ -166,7 +166,7 @@ def test_T3_the_elbo_is_the_evidence_less_the_divergence(structure: str) -> None
     mean = center + np.array([0.03, -0.02, 0.01])
     root = np.array([[0.1, 0, 0], [0.02, 0.2, 0], [-0.05, 0.01, 0.08]])
     root = root if structure == "dense" else np.diag(np.diag(root))
-    q = Gaussian(mean, Dense(root) if structure == "dense" else Diagonal(np.diag(root)))
+    q = NormalFit(mean, Dense(root) if structure == "dense" else Diagonal(np.diag(root)))
     elbo = Elbo(post, as_operator(precision), jax.random.key(0))(q)
     expected = evidence - gaussian_kl(root @ root.T, precision, mean - center)
     assert abs(elbo - expected) < 1e-9 * abs(expected)

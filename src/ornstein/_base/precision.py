@@ -27,16 +27,6 @@ def precision_of(dtype: str) -> Iterator[None]:
 
 @contextmanager
 def double_precision() -> Iterator[None]:
-    """JAX in double precision.
-
-    Examples
-    --------
-    >>> import jax.numpy as jnp
-    >>> @double_precision()
-    ... def third():
-    ...     return jnp.asarray(1.0) / 3
-    >>> third().dtype
-    dtype('float64')
-    """
+    """JAX in double precision."""
     with precision_of("float64"):
         yield

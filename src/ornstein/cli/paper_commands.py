@@ -25,7 +25,7 @@ def demo(
 
     Example: ornstein demo --out pictures
     """
-    from ornstein.demo import demo as run_demo
+    from ornstein.demo import run_demo
 
     run_demo(out, page, Console(), seed, draws)
 

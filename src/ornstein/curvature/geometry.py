@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ornstein._base.checks import whole
 from ornstein._base.errors import InputError
 from ornstein._base.types import Vector
 from ornstein.linalg.eigen import Spectrum
@@ -107,24 +108,19 @@ class Geometry:
         >>> Geometry.of([0.0, 0.0], np.eye(2), np.eye(2), num_data=100).structure
         'dense'
         """
-        point = _numbers("center", center)
-        A, C = _numbers("hessian", hessian), _numbers("noise_cov", noise_cov)
-        allowed = ((len(point),), (len(point), len(point))) if point.ndim == 1 else ()
-        if A.shape not in allowed or C.shape != A.shape:
+        given: dict[str, Any] = {"center": center, "hessian": hessian, "noise_cov": noise_cov}
+        given |= {"prior_hessian": prior_hessian, "gradient": gradient}
+        found = {name: _numbers(name, part) for name, part in given.items() if part is not None}
+        point, A, C = found["center"], found["hessian"], found["noise_cov"]
+        prior, slope = found.get("prior_hessian", 0.0 * A), found.get("gradient", 0.0 * point)
+        D, shapes = (point.size,), {A.shape, C.shape, prior.shape}
+        if {point.shape, slope.shape} != {D} or shapes not in ({D}, {D * 2}):
+            listed = ", ".join(f"{name} {array.shape}" for name, array in found.items())
             raise InputError(
-                "center, hessian and noise_cov must have shapes (D,) and (D, D) each, or (D,) for "
-                f"diagonals; found {point.shape}, {A.shape} and {C.shape}."
+                "center and gradient must have shape (D,); hessian, noise_cov and prior_hessian "
+                f"(D, D), or (D,) for diagonals. Found {listed}."
             )
-        prior = 0.0 * A if prior_hessian is None else _numbers("prior_hessian", prior_hessian)
-        slope = 0.0 * point if gradient is None else _numbers("gradient", gradient)
-        if prior.shape != A.shape or slope.shape != point.shape:
-            raise InputError(
-                f"prior_hessian must have shape {A.shape} and gradient {point.shape}; found "
-                f"{prior.shape} and {slope.shape}."
-            )
-        if num_data != int(num_data) or num_data < 1:
-            raise InputError(f"num_data must be a whole number from 1, found {num_data!r}.")
-        none, N = as_operator(0.0 * A), int(num_data)
+        N, none = whole("num_data", num_data), as_operator(0.0 * A)
         held = as_operator(A), as_operator(C), as_operator(prior)
         return cls(point, slope, *held, N, N, none, none)
 

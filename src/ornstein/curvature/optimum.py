@@ -19,7 +19,7 @@ from ornstein._base.trees import num_rows
 from ornstein._base.types import PyTree, Vector
 from ornstein.curvature.row_sums import chosen_rows, loss_and_gradient, mean_hessian
 from ornstein.curvature.structures import STRUCTURES
-from ornstein.curvature.structures.contract import Search, Structure
+from ornstein.curvature.structures.contract import SearchUnits, Structure
 from ornstein.linalg.eigen import scaled_eigh
 from ornstein.linalg.operators import IDENTITY, Factor
 from ornstein.models.posterior import Posterior
@@ -145,7 +145,7 @@ def _no_minimum(post: Posterior, here: _Local) -> OptimumError:
     )
 
 
-def _in_units(post: Posterior, structure: Structure, search: Search, slack: float) -> Vector:
+def _in_units(post: Posterior, structure: Structure, search: SearchUnits, slack: float) -> Vector:
     """L-BFGS in the posterior's own units, about, which are found again now and then."""
     wanted = max(search.rows, search.rows_per_parameter * post.dim)
     index = np.sort(chosen_rows(post, min(post.num_data, wanted), 0))

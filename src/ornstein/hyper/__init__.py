@@ -10,13 +10,5 @@ from ornstein.hyper.estimates import Draw
 from ornstein.hyper.learning import Learning
 from ornstein.hyper.settings import LearningOptions
 
-__all__ = [
-    "CrossValidation",
-    "Draw",
-    "Evidence",
-    "Learning",
-    "LearningOptions",
-    "ascend",
-    "cross_validate",
-    "evidence",
-]
+__all__ = ["CrossValidation", "Draw", "Evidence", "Learning", "LearningOptions", "ascend"]
+__all__ += ["cross_validate", "evidence"]

@@ -121,7 +121,7 @@ def warnings(plan: Plan) -> Iterator[str]:
         )
     prior_only = _prior_dominated(geometry, plan.labels)
     if prior_only:
-        yield ("the prior dominates the data for " + prior_only)
+        yield "the prior dominates the data for " + prior_only
     if plan.target == "posterior" and plan.predicted_kl > 0.1:
         yield f"the draws will be {plan.predicted_kl:.2g} nats off the posterior{_better(plan)}"
     if anchored is not None:

@@ -56,7 +56,7 @@ class Update(NamedTuple):
     noise_cov: Operator
 
 
-class Prediction(NamedTuple):
+class Forecast(NamedTuple):
     """What a plan says of its draws; see :class:`~ornstein.planning.plans.Plan`."""
 
     predicted: Operator
@@ -97,13 +97,6 @@ def tune(
         ``windows``, ``independent``, ``epochs`` or ``auto``.
     **options
         The method's own options, e.g. ``rho`` for ``exact``.
-
-    Raises
-    ------
-    InputError
-        For an argument that does not fit.
-    UnstablePlanError
-        If the chain would diverge, before any step is made.
 
     Examples
     --------
@@ -239,7 +232,7 @@ def _plan(
     batches: Batches,
     anchored: Anchor | None,
     update: Update,
-    made: Prediction,
+    made: Forecast,
     warmup: int,
     thin: int,
     draws: int,
@@ -282,7 +275,7 @@ def linear_chain(geometry: Geometry, update: Update, batches: Batches) -> Linear
 
 def by_matrices(
     geometry: Geometry, update: Update, batches: Batches, method: str, labels: tuple[str, ...]
-) -> Prediction:
+) -> Forecast:
     """From A and C as they are, or their diagonals alone."""
     chain, rule, N = linear_chain(geometry, update, batches), update.rule, geometry.num_data
     K, A, C_S, Q = chain
@@ -292,7 +285,7 @@ def by_matrices(
     epochs, limit = batches.scheme == "epochs", rule.small_step_covariance(chain)
     cov = rule.epoch_covariance(batches.per_epoch, chain) if epochs else rule.covariance(chain)
     predicted = geometry.hessian.from_aligned(cov)
-    return Prediction(
+    return Forecast(
         predicted,
         predicted.trace(geometry.dim),
         geometry.hessian.from_aligned(limit),
@@ -306,7 +299,7 @@ def by_matrices(
 
 def by_spectrum(
     geometry: Geometry, update: Update, batches: Batches, anchored: Anchor | None
-) -> Prediction:
+) -> Forecast:
     """For ``K = h Â^-1``, from the eigenvalues of A relative to Â (X2, T2, T3)."""
     (spectrum, weighted), dim = _spectra(geometry), geometry.dim
     if batches.scheme == "epochs":
@@ -328,7 +321,7 @@ def by_spectrum(
     injected = np.zeros_like(a) if Q is None else np.asarray(Q.array)
     ratios = theory.variance_ratios(weighted, rate) / weighted.nodes
     predicted, limit = geometry.covariance, 1 - rate / 2  # T1 ignores the step's own length
-    return Prediction(
+    return Forecast(
         predicted,
         predicted.trace(dim) * float(weighted.shares @ ratios),
         predicted.scaled(limit),
@@ -340,7 +333,7 @@ def by_spectrum(
     )
 
 
-def of_draws(geometry: Geometry, predicted: Operator) -> Prediction:
+def of_draws(geometry: Geometry, predicted: Operator) -> Forecast:
     """Independent draws of a Gaussian, or those of another sampler that are as good."""
     if geometry.approximate:
         kl = theory.approximation_kl(_spectra(geometry)[0], geometry.dim)
@@ -349,7 +342,7 @@ def of_draws(geometry: Geometry, predicted: Operator) -> Prediction:
         matrices = A.aligned(A, dim)
         plan_checks.refuse_not_convex(matrices)
         kl = theory.posterior_kl(A.aligned(predicted, dim), matrices, geometry.num_data)
-    return Prediction(predicted, predicted.trace(geometry.dim), predicted, kl, kl)
+    return Forecast(predicted, predicted.trace(geometry.dim), predicted, kl, kl)
 
 
 def _spectra(geometry: Geometry) -> tuple[Spectrum, Spectrum]:

@@ -12,7 +12,7 @@ import numpy as np
 from ornstein._base.types import Vector
 from ornstein.storage.codec import register
 from ornstein.theory.kl import posterior_kl
-from ornstein.theory.recipes import Recipe, diagonal
+from ornstein.theory.recipes import Recipe
 from ornstein.theory.stationary import (
     _from_modes,
     _noise_in_modes,
@@ -134,11 +134,6 @@ def between(gain: Vector, matrix: Vector) -> Vector:
     if gain.ndim == 0 or matrix.ndim == 1:
         return np.asarray(gain**2 * matrix)
     return np.asarray(gain[:, None] * matrix * gain)
-
-
-def inverse_diagonal(matrix: Vector) -> Vector:
-    """``1 / M_kk``."""
-    return 1 / diagonal(matrix)
 
 
 @register

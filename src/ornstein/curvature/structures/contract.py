@@ -1,6 +1,6 @@
 """What every structure of A and C offers, and the registry of structures.
 
-To add one: a file in this room with a subclass of :class:`Structure` (of :class:`AlongBasis` where
+To add one: a file in this room with a subclass of :class:`Structure` (of :class:`BasisStructure` where
 A is diagonal along a basis that is fitted to it), a basis or operator in ``linalg``, and its row in
 ``structures/__init__``. Methods with a recipe for any basis then offer it by name.
 """
@@ -26,25 +26,15 @@ from ornstein.models.contract import per_example
 from ornstein.models.posterior import Posterior
 
 
-class Limits(NamedTuple):
-    """Sizes beyond which a structure is not the default.
+class SizeLimits(NamedTuple):
+    """Sizes beyond which a structure is not the default."""
 
-    Attributes
-    ----------
-    dense
-        Parameters whose matrices are held: a matrix of 2,000 takes 32 MB, its eigenvalues seconds.
-    width
-        Columns whose Gram matrix is made for Kronecker factors.
-    class_numbers
-        Numbers in the blocks of all classes together: 256 MiB, and some times that to make them.
-    """
-
-    dense: int = 2000
-    width: int = 4000
-    class_numbers: int = 2**25
+    dense: int = 2000  # parameters: a matrix of so many takes 32 MB, its eigenvalues seconds
+    width: int = 4000  # columns whose Gram matrix is made for Kronecker factors
+    class_numbers: int = 2**25  # in the blocks of all classes: 256 MiB, some times that to make
 
 
-LIMITS = Limits()
+LIMITS = SizeLimits()
 """The one place where sizes decide."""
 
 
@@ -56,26 +46,14 @@ class RowSums(NamedTuple):
     hessian: Vector
 
 
-class Search(NamedTuple):
-    """How a structure's units serve the search for the optimum.
+class SearchUnits(NamedTuple):
+    """How a structure's units serve the search for the optimum."""
 
-    Attributes
-    ----------
-    rows, rows_per_parameter
-        Rows from which units are found, at least.
-    tolerance
-        What to find the optimum to, in posterior standard deviations.
-    patient
-        Whether the search goes on twice as long each time before units are found again.
-    by_sample
-        Whether a search that begins far away first goes to the optimum of those rows.
-    """
-
-    rows: int
-    tolerance: float
+    rows: int  # from which units are found, at least
+    tolerance: float  # of the optimum, in posterior standard deviations
     rows_per_parameter: int = 0
-    patient: bool = False
-    by_sample: bool = False
+    patient: bool = False  # whether every search is twice as long before units are found again
+    by_sample: bool = False  # whether one that begins far away first goes to the rows' optimum
 
 
 class Structure(ABC):
@@ -90,7 +68,7 @@ class Structure(ABC):
     """Whether A and C can be estimated in it; False for gains alone."""
     anchored: ClassVar[bool] = True
     """Whether gains of this structure anchor gradients unless asked otherwise."""
-    search: ClassVar[Search | None] = None
+    search: ClassVar[SearchUnits | None] = None
 
     def refuse(self, post: Posterior) -> None:
         """Raise where the model is not made for it."""
@@ -164,7 +142,7 @@ class Structure(ABC):
         return geometry
 
 
-class AlongBasis(Structure):
+class BasisStructure(Structure):
     """A diagonal along a basis that is fitted to it, and what that misses found by products."""
 
     approximate = True

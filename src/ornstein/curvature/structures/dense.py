@@ -12,7 +12,7 @@ from ornstein.curvature import row_sums
 from ornstein.curvature.deviations import Deviations, points_around
 from ornstein.curvature.geometry import Geometry
 from ornstein.curvature.structures import contract
-from ornstein.curvature.structures.contract import RowSums, Search, Structure
+from ornstein.curvature.structures.contract import RowSums, SearchUnits, Structure
 from ornstein.linalg.bases import Basis
 from ornstein.linalg.eigen import scaled_eigh
 from ornstein.linalg.operators import Dense, Operator
@@ -27,7 +27,7 @@ class DenseStructure(Structure):
 
     name = "dense"
     words = "as matrices"
-    search = Search(
+    search = SearchUnits(
         rows=50_000, rows_per_parameter=50, tolerance=1e-3, patient=False, by_sample=True
     )
 

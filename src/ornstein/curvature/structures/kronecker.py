@@ -21,7 +21,13 @@ from ornstein.curvature.geometry import Geometry, Missed
 from ornstein.curvature.products import of_model
 from ornstein.curvature.row_sums import design_rows, of_predictors
 from ornstein.curvature.structures import contract
-from ornstein.curvature.structures.contract import AlongBasis, RowSums, Search, Structure, find
+from ornstein.curvature.structures.contract import (
+    BasisStructure,
+    RowSums,
+    SearchUnits,
+    Structure,
+    find,
+)
 from ornstein.linalg.bases import Basis, KroneckerBasis, by_output
 from ornstein.linalg.eigen import Spectrum, relative_eigh
 from ornstein.linalg.operators import Operator
@@ -33,12 +39,12 @@ _FITS = 2  # rounds of fitting one factor given the other
 _UNSEEN = 1e-12  # share of the curvature below which the rows do not see a direction of outputs
 
 
-class KroneckerStructure(AlongBasis):
+class KroneckerStructure(BasisStructure):
     """Outputs and columns by themselves."""
 
     name = "kronecker"
     words = "in Kronecker factors"
-    search = Search(rows=10_000, tolerance=1e-2, patient=True)
+    search = SearchUnits(rows=10_000, tolerance=1e-2, patient=True)
 
     def refuse(self, post: Posterior) -> None:
         if post.model.factored is None:

@@ -22,7 +22,7 @@ from ornstein.curvature.geometry import Geometry
 from ornstein.curvature.products import LANCZOS, of_model
 from ornstein.curvature.row_sums import design_rows
 from ornstein.curvature.structures import contract
-from ornstein.curvature.structures.contract import AlongBasis, RowSums
+from ornstein.curvature.structures.contract import BasisStructure, RowSums
 from ornstein.curvature.structures.kronecker import prior_scale
 from ornstein.data.passes import sum_over_blocks
 from ornstein.linalg.bases import Basis, ClassBasis
@@ -37,7 +37,7 @@ _NEGLIGIBLE = 3e-3  # of a class's mean weight: rows of less are left out of its
 _FLOOR_ROWS = 2**12  # rows that tell that mean
 
 
-class PerClassStructure(AlongBasis):
+class PerClassStructure(BasisStructure):
     """A block over the columns for every class."""
 
     name = "per-class"

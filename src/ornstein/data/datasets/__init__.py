@@ -12,17 +12,8 @@ from ornstein._base.checks import choice
 from ornstein.data.datasets.catalogue import SPECS, Spec
 from ornstein.data.datasets.store import Dataset, DatasetError, read
 
-__all__ = [
-    "Dataset",
-    "DatasetError",
-    "Spec",
-    "available",
-    "download",
-    "folder",
-    "info",
-    "load",
-    "names",
-]
+__all__ = ["Dataset", "DatasetError", "Spec", "available", "download", "folder", "info", "load"]
+__all__ += ["names"]
 
 Home: TypeAlias = str | os.PathLike[str] | None
 

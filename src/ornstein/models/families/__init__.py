@@ -9,18 +9,8 @@ from ornstein.models.families.classes import Bernoulli, Categorical, log_sum_exp
 from ornstein.models.families.family import Family, TargetColumn
 from ornstein.models.families.numeric import Gaussian, Poisson
 
-__all__ = [
-    "FAMILIES",
-    "MODELS",
-    "Bernoulli",
-    "Categorical",
-    "Family",
-    "Gaussian",
-    "Poisson",
-    "TargetColumn",
-    "log_sum_exp",
-    "softplus",
-]
+__all__ = ["FAMILIES", "MODELS", "Bernoulli", "Categorical", "Family", "Gaussian", "Poisson"]
+__all__ += ["TargetColumn", "log_sum_exp", "softplus"]
 
 FAMILIES: dict[str, type[Family]] = {
     family.name: family for family in (Gaussian, Bernoulli, Categorical, Poisson)

@@ -14,7 +14,7 @@ from ornstein.curvature.structures import STRUCTURES
 from ornstein.linalg.eigen import inverse
 from ornstein.planning.rules import FirstOrder, Rule
 from ornstein.theory import Recipe
-from ornstein.theory.langevin import inverse_diagonal
+from ornstein.theory.recipes import diagonal
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ Tune: TypeAlias = Callable[..., Recipe | Tuned]
 
 
 UNITS: Mapping[str, Callable[[Vector], Vector]] = MappingProxyType(
-    {"dense": inverse, "diagonal": inverse_diagonal, "scalar": lambda _: np.asarray(1.0)}
+    {"dense": inverse, "diagonal": lambda A: 1 / diagonal(A), "scalar": lambda _: np.asarray(1.0)}
 )
 """What a matrix makes the unit of a gain, by the gain's structure."""
 

@@ -1,26 +1,11 @@
 """Pictures of a result. Each function returns Matplotlib figures; nothing is shown or saved."""
 
-from ornstein.results.plots.agreement import comparison, reliability, residuals
+from ornstein.results.plots.agreement import comparison, gradient_noise, reliability, residuals
 from ornstein.results.plots.draws import covariance_maps, covariances, intervals, spread, traces
 from ornstein.results.plots.ellipses import projected, projection, projections
 from ornstein.results.plots.hyper import hyperparameters
-from ornstein.results.plots.noise import gradient_noise
 from ornstein.results.plots.style import MOST_PARAMETERS, plain
 
-__all__ = [
-    "MOST_PARAMETERS",
-    "comparison",
-    "covariance_maps",
-    "covariances",
-    "gradient_noise",
-    "hyperparameters",
-    "intervals",
-    "plain",
-    "projected",
-    "projection",
-    "projections",
-    "reliability",
-    "residuals",
-    "spread",
-    "traces",
-]
+__all__ = ["MOST_PARAMETERS", "comparison", "covariance_maps", "covariances", "gradient_noise"]
+__all__ += ["hyperparameters", "intervals", "plain", "projected", "projection", "projections"]
+__all__ += ["reliability", "residuals", "spread", "traces"]

@@ -153,7 +153,7 @@ def _advance(
     return state, jax.tree.map(lambda leaf: leaf / loop.chunk, total)
 
 
-class Gaussian(NamedTuple):
+class NormalFit(NamedTuple):
     """``N(m, R R')``."""
 
     mean: Vector
@@ -182,7 +182,7 @@ class Elbo:
             normals = np.asarray(jax.random.normal(key, (_PAIRS, post.dim), np.float64))
         self.normals = np.concatenate([normals, -normals])
 
-    def __call__(self, q: Gaussian) -> float:
+    def __call__(self, q: NormalFit) -> float:
         """In nats; not finite where a loss or a scale is not."""
         dim = self.post.dim
         offsets = np.asarray(q.root.matvec(self.normals))
@@ -197,7 +197,7 @@ class Elbo:
 class _End(NamedTuple):
     """How a round ended: q in theta, its ELBO, the steps so far."""
 
-    fitted: Gaussian
+    fitted: NormalFit
     elbo: float
     steps: int
 
@@ -304,14 +304,14 @@ def _adam() -> Any:
     return optax.scale_by_adam()
 
 
-def _in_theta(params: _Params, center: Vector, factor: Factor) -> Gaussian:
+def _in_theta(params: _Params, center: Vector, factor: Factor) -> NormalFit:
     """``N(theta* + W m, W L L' W')``."""
     mean = center + np.asarray(factor.matvec(np.asarray(params.mean)))
     scale = np.exp(np.asarray(params.log_scale))
     if params.below is None:
-        return Gaussian(mean, Diagonal(np.asarray(factor.matvec(scale))))
+        return NormalFit(mean, Diagonal(np.asarray(factor.matvec(scale))))
     lower = np.diag(scale) + np.asarray(params.below)
-    return Gaussian(mean, Dense(np.asarray(factor.matvec(lower.T)).T))
+    return NormalFit(mean, Dense(np.asarray(factor.matvec(lower.T)).T))
 
 
 def _power_of_two(number: int) -> int:
