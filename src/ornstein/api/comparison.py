@@ -12,7 +12,6 @@ from ornstein._base.errors import InputError, OrnsteinError
 from ornstein._base.progress import each
 from ornstein._base.types import Key, Vector
 from ornstein.api.sampling import sample_whole
-from ornstein.linalg.operators import as_matrix
 from ornstein.models.posterior import Posterior
 from ornstein.planning.methods import find
 from ornstein.planning.planner import plan as make_plan
@@ -126,7 +125,7 @@ def laplace_reference(post: Posterior, plan: Plan) -> Reference:
     """The Gaussian at a plan's optimum: the posterior itself where the loss is quadratic."""
     plan.refuse_matrices("compare")
     name = "the exact posterior" if post.quadratic else "the Gaussian at the optimum"
-    return Reference(name, plan.center, np.linalg.inv(as_matrix(plan.posterior_precision)))
+    return Reference(name, plan.center, np.linalg.inv(plan.geometry.precision.dense(plan.dim)))
 
 
 def run_one(
@@ -159,7 +158,9 @@ def run_one(
     def told(value: float) -> float | None:
         return float(value) if enough and math.isfinite(value) else None
 
-    own, own_floor = measured_kl(result.flat, plan.center, as_matrix(result.plan.predicted_cov))
+    own, own_floor = measured_kl(
+        result.flat, plan.center, result.plan.predicted.dense(result.plan.dim)
+    )
     ess = min_ess(result.flat) if kept >= 8 else math.nan
     rate = ess / result.seconds if result.seconds > 0 else math.nan
     visited = {"nuts": plan.num_data, "laplace": 0}.get(plan.engine, plan.batch_size)

@@ -11,7 +11,6 @@ from ornstein._base import checks
 from ornstein._base.errors import InputError
 from ornstein._base.types import Array, Vector
 from ornstein.api.resuming import Start
-from ornstein.linalg.operators import as_matrix
 from ornstein.models.posterior import Posterior
 from ornstein.planning.methods import find
 from ornstein.planning.plans import Plan
@@ -107,7 +106,7 @@ def _goal(
 
     def reached(flat: Vector) -> bool:
         if error is not None:
-            whitened_error = measured_kl(flat, plan.center, as_matrix(plan.predicted_cov)).floor
+            whitened_error = measured_kl(flat, plan.center, plan.predicted.dense(plan.dim)).floor
             if not whitened_error <= error:
                 return False
         return bool(min_ess(flat) >= ess)

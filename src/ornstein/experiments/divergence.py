@@ -18,7 +18,6 @@ from ornstein._base import checks
 from ornstein._base.progress import each
 from ornstein.api.comparison import affordable, laplace_reference, run_one
 from ornstein.api.sampling import sample_whole
-from ornstein.linalg.operators import as_matrix
 from ornstein.results import plots
 from ornstein.results.comparison import number
 
@@ -216,8 +215,8 @@ def figure2(
         "dataset": "wine",
         "method": "sgd-scalar",
         "labels": list(result.plan.labels),
-        "predicted_cov": as_matrix(result.plan.predicted_cov).tolist(),
-        "limit_cov": as_matrix(result.plan.limit_cov).tolist(),
+        "predicted_cov": result.plan.predicted.dense(result.plan.dim).tolist(),
+        "limit_cov": result.plan.limit.dense(result.plan.dim).tolist(),
         "measured_cov": np.cov(flat, rowvar=False).tolist(),
         "divergence_from_prediction": own.value,
         "mc_error": own.floor,

@@ -319,7 +319,7 @@ def _stationarity(draws: Vector) -> Check:
 
 def _covariance(plan: Plan, draws: Vector) -> Check:
     """Measured against predicted covariance, judged by the Monte-Carlo floor."""
-    value, floor = measured_kl(draws, plan.center, as_matrix(plan.predicted_cov))
+    value, floor = measured_kl(draws, plan.center, plan.predicted.dense(plan.dim))
     terms = plan.dim * (plan.dim + 3) / 2
     noise = floor * scipy.special.chdtri(terms, 0.001) / terms
     return Check(

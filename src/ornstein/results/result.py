@@ -176,7 +176,7 @@ class Result:
         choice("target", target, ("posterior", "predicted", "target"))
         self.plan.refuse_matrices("measured_kl")
         if target == "posterior":
-            return np.linalg.inv(as_matrix(self.plan.posterior_precision))
+            return np.linalg.inv(self.plan.geometry.precision.dense(self.plan.dim))
         return as_matrix(self.plan.predicted_cov if target == "predicted" else self.plan.target_cov)
 
 

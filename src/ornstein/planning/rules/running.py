@@ -13,7 +13,7 @@ import numpy as np
 
 from ornstein import theory
 from ornstein._base.types import Array, PyTree, Vector
-from ornstein.linalg.operators import Dense, Factor, as_matrix
+from ornstein.linalg.operators import Dense, Factor
 from ornstein.planning.rules.contract import Info, Inputs, LinearChain, Rule, register
 
 
@@ -58,7 +58,7 @@ class Running(Rule):
         W = factor.dense(dim)
 
         def mapped(M: Vector) -> Vector:
-            return W.T @ as_matrix(np.asarray(M)) @ W
+            return W.T @ as_operator(M).dense(dim) @ W
 
         return replace(self, extra_noise=mapped(self.extra_noise), noise_cov=mapped(self.noise_cov))
 

@@ -9,7 +9,6 @@ from matplotlib.image import AxesImage
 
 from ornstein._base.checks import choice
 from ornstein._base.types import Vector
-from ornstein.linalg.operators import as_matrix
 from ornstein.results.arviz import arviz_module
 from ornstein.results.plots import style
 from ornstein.results.result import Result
@@ -68,9 +67,9 @@ def covariance_maps(result: Result) -> tuple[Figure, ...]:
 
 def _scaled_covariances(result: Result, scale: str) -> dict[str, Vector]:
     result.plan.refuse_matrices("covariances")
-    predicted = as_matrix(result.plan.predicted_cov)
+    predicted = result.plan.predicted.dense(result.plan.dim)
     if scale == "posterior":
-        root = np.linalg.cholesky(as_matrix(result.plan.posterior_precision))
+        root = np.linalg.cholesky(result.plan.geometry.precision.dense(result.plan.dim))
     else:
         root = np.diag(1 / np.sqrt(np.diag(predicted)))
     flat = result.flat.reshape(-1, result.plan.dim)

@@ -8,7 +8,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ornstein._base.types import Vector
-from ornstein.linalg.operators import as_matrix
 from ornstein.results.plots.style import DRAWS, LEGEND, MOST_POINTS, POSTERIOR, PREDICTED, panel
 from ornstein.results.result import Result
 
@@ -51,10 +50,10 @@ def projected(result: Result) -> tuple[Vector, Vector, Vector]:
 def _projected(result: Result) -> tuple[tuple[Vector, Vector, Vector], Vector]:
     """The three covariances, and the draws around the optimum, along the axes."""
     result.plan.refuse_matrices("projection")
-    posterior = np.linalg.inv(as_matrix(result.plan.posterior_precision))
+    posterior = np.linalg.inv(result.plan.geometry.precision.dense(result.plan.dim))
     axes = np.linalg.eigh(posterior)[1][:, [0, -1]]
     flat = result.flat.reshape(-1, result.plan.dim)
-    covs = posterior, as_matrix(result.plan.predicted_cov), np.atleast_2d(np.cov(flat.T))
+    covs = posterior, result.plan.predicted.dense(result.plan.dim), np.atleast_2d(np.cov(flat.T))
     one, other, drawn = (axes.T @ cov @ axes for cov in covs)
     return (one, other, drawn), (flat - result.plan.center) @ axes
 
