@@ -177,7 +177,7 @@ def _fit(
 ) -> None:
     from ornstein import tables
     from ornstein.results import report
-    from ornstein.results.summary import mass
+    from ornstein.results.arviz import mass
     from ornstein.storage.folders import Writer
     from ornstein.tables import model as table_model
 

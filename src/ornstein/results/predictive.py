@@ -11,8 +11,8 @@ from ornstein._base.errors import InputError
 from ornstein._base.types import Vector
 from ornstein.models.families import FAMILIES, MODELS, Family
 from ornstein.models.glm import Glm
+from ornstein.results.arviz import mass
 from ornstein.results.result import Result
-from ornstein.results.summary import mass
 
 _BLOCK = 2**24  # numbers in a block of rows by draws: 128 MiB
 

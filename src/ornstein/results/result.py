@@ -18,10 +18,9 @@ from ornstein.hyper import Learning
 from ornstein.linalg.operators import as_matrix
 from ornstein.models.posterior import Posterior
 from ornstein.planning.plans import Plan
-from ornstein.results.arviz import arviz_module
+from ornstein.results.arviz import arviz_module, summary_table
 from ornstein.results.diagnosis import Diagnosis, diagnose
 from ornstein.results.measure import MeasuredKL, measured_kl
-from ornstein.results.summary import summary_table
 from ornstein.sampling.settings import Settings, Status
 from ornstein.storage.folders import Writer, write_folder
 

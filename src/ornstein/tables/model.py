@@ -12,10 +12,9 @@ from ornstein._base.checks import shown
 from ornstein._base.errors import InputError
 from ornstein._base.types import Key
 from ornstein.results import predictive
-from ornstein.results.arviz import arviz_module
+from ornstein.results.arviz import arviz_module, interval_ends, summary_table
 from ornstein.results.predictive import Coefficients
 from ornstein.results.result import Result
-from ornstein.results.summary import interval_ends, summary_table
 from ornstein.storage import codec
 from ornstein.storage.folders import Writer, write_folder
 from ornstein.tables import fitting
