@@ -171,7 +171,7 @@ def _message(outcome: Outcome) -> str:
     )
     if outcome.scattered:
         message += (
-            "; the draws are too scattered to learn from, so the plan's moments are used (row A4 "
+            "; the draws are too scattered to learn from, so the plan's moments are used (check A4 "
             "of the diagnosis)"
         )
     if outcome.slower is not None:

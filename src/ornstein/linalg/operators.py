@@ -357,8 +357,3 @@ def as_operator(array: npt.ArrayLike) -> Diagonal | Dense:
     """
     values = np.asarray(array, float)
     return Dense(values) if values.ndim == 2 else Diagonal(values)
-
-
-def as_matrix(diagonal_or_matrix: Vector) -> Vector:
-    """A vector of variances as a matrix; a matrix as it is."""
-    return np.diag(diagonal_or_matrix) if diagonal_or_matrix.ndim == 1 else diagonal_or_matrix

@@ -86,7 +86,7 @@ def _direction_name(direction: Vector, geometry: Geometry, labels: tuple[str, ..
     loading = np.abs(direction) * np.sqrt(np.maximum(geometry.hessian.own, 0.0))
     largest = int(np.argmax(loading))
     share = loading[largest] ** 2 / max(float(loading @ loading), np.finfo(float).tiny)
-    return labels[largest] if share > 0.9 else f"mostly {labels[largest]}"
+    return labels[largest] if share > 0.9 else f"{labels[largest]} mostly"
 
 
 def refuse_other_engines(plan: Plan) -> None:

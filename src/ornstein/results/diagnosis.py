@@ -13,7 +13,7 @@ from ornstein.curvature.geometry import Geometry
 from ornstein.curvature.products import hessian_products
 from ornstein.curvature.row_sums import joint_losses
 from ornstein.linalg.eigen import scaled_eigh
-from ornstein.linalg.operators import as_matrix
+from ornstein.linalg.operators import as_operator
 from ornstein.models.posterior import Posterior
 from ornstein.planning.plans import Plan
 from ornstein.results.arviz import arviz_module
@@ -196,9 +196,9 @@ def _variance_ratios(old: Vector, new: Vector) -> Vector:
 
 def _discretisation(plan: Plan) -> Check:
     """A3: nats that the finite step costs, beyond the small-step limit (T2 against T1)."""
-    precision: Vector = np.linalg.pinv(as_matrix(plan.target_cov), hermitian=True)
+    precision: Vector = np.linalg.pinv(as_operator(plan.target_cov).dense(plan.dim), hermitian=True)
     finite_kl, limit_kl = (
-        _kl_or_inf(as_matrix(cov), precision) for cov in (plan.predicted_cov, plan.limit_cov)
+        _kl_or_inf(cov.dense(plan.dim), precision) for cov in (plan.predicted, plan.limit)
     )
     number = max(0.0, finite_kl - limit_kl) if np.isfinite(limit_kl) else 0.0
     return Check(

@@ -15,7 +15,7 @@ from ornstein._base.errors import InputError
 from ornstein._base.trees import Layout
 from ornstein._base.types import PyTree, Vector
 from ornstein.hyper import Learning
-from ornstein.linalg.operators import as_matrix
+from ornstein.linalg.operators import as_operator
 from ornstein.models.posterior import Posterior
 from ornstein.planning.plans import Plan
 from ornstein.results.arviz import arviz_module, summary_table
@@ -176,7 +176,8 @@ class Result:
         self.plan.refuse_matrices("measured_kl")
         if target == "posterior":
             return np.linalg.inv(self.plan.geometry.precision.dense(self.plan.dim))
-        return as_matrix(self.plan.predicted_cov if target == "predicted" else self.plan.target_cov)
+        own = self.plan.predicted_cov if target == "predicted" else self.plan.target_cov
+        return as_operator(own).dense(self.plan.dim)
 
 
 def _named_leaves(draws: PyTree) -> dict[str, Vector]:

@@ -1,8 +1,8 @@
 """What every structure of A and C offers, and the registry of structures.
 
 To add one: a file of this room with a subclass of :class:`Structure`, or of
-:class:`BasisStructure` where A is diagonal along a basis fitted to it; that basis, or an operator, in ``linalg``; and its row in
-``structures/__init__``. Methods with a recipe for any basis then offer it by name.
+:class:`BasisStructure` where A is diagonal along a basis fitted to it; that basis, or an operator,
+in ``linalg``; and a row in ``structures/__init__``. Methods with a recipe for any basis offer it.
 """
 
 from abc import ABC, abstractmethod

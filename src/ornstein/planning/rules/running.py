@@ -13,7 +13,7 @@ import numpy as np
 
 from ornstein import theory
 from ornstein._base.types import Array, PyTree, Vector
-from ornstein.linalg.operators import Dense, Factor
+from ornstein.linalg.operators import Dense, Factor, as_operator
 from ornstein.planning.rules.contract import Info, Inputs, LinearChain, Rule, register
 
 

@@ -8,7 +8,7 @@ from scipy.stats import norm
 from ornstein import theory
 from ornstein._base.precision import double_precision
 from ornstein._base.types import Vector
-from ornstein.linalg.operators import as_matrix
+from ornstein.linalg.operators import as_operator
 from ornstein.planning.plans import Plan
 from ornstein.results.comparison import Comparison
 from ornstein.results.diagnosis import Diagnosis
@@ -100,11 +100,11 @@ def gradient_noise(result: Result, diagnosis: Diagnosis) -> tuple[Figure, ...]:
 def along_modes(plan: Plan, noise: Noise) -> tuple[Vector, Vector, Vector]:
     """Planned, measured and plain variances ``N C_S / A``, direction by direction (X8)."""
     V, _ = theory.joint_diagonalisation(
-        plan.geometry.hessian.dense(plan.dim), as_matrix(noise.planned)
+        plan.geometry.hessian.dense(plan.dim), as_operator(noise.planned).dense(plan.dim)
     )
     scale = plan.num_data * plan.batches.noise_factor
     planned, drawn, plain = (
-        scale * np.einsum("ij,ik,kj->j", V, as_matrix(cov), V) for cov in noise
+        scale * np.einsum("ij,ik,kj->j", V, as_operator(cov).dense(plan.dim), V) for cov in noise
     )
     return planned, drawn, plain
 
