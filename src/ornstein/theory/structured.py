@@ -20,7 +20,7 @@ def exact_at_rate(
 ) -> Recipe:
     """X2 at a given rate h, one for all directions or one each, for diagonals: ``K = h / a``.
 
-    ``Q = (2K - K^2 (a + N c)) / N``, which is no variance where ``h (1 + N c / a) > 2``.
+    ``Q = (2K - K^2 (a + N c)) / N``, cut off at zero: it is negative if ``h (1 + N c / a) > 2``.
 
     Examples
     --------
