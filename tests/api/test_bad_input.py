@@ -3,6 +3,7 @@
 import datetime
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -160,6 +161,7 @@ BAD_PLANS: list[Any] = [
     ({"at": {"coef": np.array(["a", "b"])}}, r"at\[.coef.\] must be .* numbers"),
     ({"at": {"coef": np.zeros(2) + 1j}}, r"at\[.coef.\] must be .* numbers"),
     ({"key": -1}, r"key must"),
+    ({"method": "sghmc", "corrected": "no"}, r"corrected must be True or False"),
 ]
 
 
@@ -167,6 +169,14 @@ BAD_PLANS: list[Any] = [
 def test_bad_plan_arguments(options: dict[str, Any], message: str) -> None:
     with pytest.raises(orn.InputError, match=message):
         orn.plan(POST, **options)
+
+
+def test_a_geometry_of_what_it_does_not_suit_is_refused() -> None:
+    at = {"coef": np.zeros(2)}
+    with pytest.raises(orn.InputError, match="'per-class' needs a model of classes"):
+        orn.geometry(POST, at, structure="per-class")
+    with pytest.raises(orn.InputError, match="post must be an ornstein Posterior, found int"):
+        orn.geometry(3, at)  # type: ignore[arg-type]
 
 
 BAD_RUNS: list[Any] = [
@@ -186,6 +196,10 @@ BAD_RUNS: list[Any] = [
     ({"key": jnp.zeros(3, jnp.uint32)}, "key must"),
     ({"key": jnp.zeros(2)}, "key must"),
     ({"key": jax.random.split(jax.random.key(0))}, r"one JAX key.*shape \(2,\)"),
+    *(({"learn_hyper": value}, "learn_hyper must be True or False") for value in (None, "no")),
+    ({"target_ess": 0}, "target_ess must be a finite number above 0"),
+    ({"target_kl_error": -3}, "target_kl_error must be a finite number above 0"),
+    ({"draws": "Auto"}, r"draws must be a whole number at least 1 \(or 'auto'\)"),
     ({"method": "sgd"}, "'method' belongs to plan"),
     ({"draw": 3}, "Did you mean 'draws'"),
 ]
@@ -200,6 +214,13 @@ def made() -> orn.Plan:
 def test_bad_sample_arguments(options: dict[str, Any], message: str, made: orn.Plan) -> None:
     with pytest.raises(orn.InputError, match=message):
         orn.sample(POST, made, **{"draws": 4, **options})
+
+
+def test_a_mistaken_call_leaves_no_checkpoint_behind(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    with pytest.raises(orn.InputError, match="draws"):
+        orn.sample(POST, draws=-1, checkpoint=folder)
+    assert orn.sample(POST, draws=4, batch_size=20, checkpoint=folder).flat.shape == (4, 4, 2)
 
 
 @pytest.mark.parametrize(

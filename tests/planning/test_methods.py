@@ -85,6 +85,8 @@ def test_R8_the_bias_of_finite_steps_is_predicted_and_grows() -> None:
     assert chosen.predicted_kl == pytest.approx(0.3, rel=1e-3)
     shrinking = orn.plan(post, "sgld", batch_size=200, decay=0.55)
     assert shrinking.predicted_kl < chosen.predicted_kl
+    assert any("nats" in text for text in chosen.warnings)
+    assert not any("nats" in text for text in shrinking.warnings)
 
 
 @pytest.mark.parametrize(("method", "structure"), EACH)

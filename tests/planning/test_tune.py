@@ -68,6 +68,7 @@ def test_diagonals_and_approximate_structures_are_tuned_to_as_they_are_held() ->
 def test_what_does_not_fit_is_refused_by_name() -> None:
     zeros, eye = np.zeros(2), np.eye(2)
     good = orn.Geometry.of(zeros, eye, eye, 100)
+    one_number = orn.geometry(regression(rows=60), {"coef": np.zeros(3)}, structure="scalar")
     for words, build in (
         ("for diagonals. Found center", lambda: orn.Geometry.of(zeros, np.eye(3), eye, 100)),
         ("hessian holds NaN", lambda: orn.Geometry.of(zeros, np.nan * eye, eye, 100)),
@@ -79,6 +80,9 @@ def test_what_does_not_fit_is_refused_by_name() -> None:
         ("needs more than the geometry holds", lambda: orn.tune(good, structure="kronecker")),
         ("batch_size must be", lambda: orn.tune(good, batch_size=101)),
         ("batches='weighted'", lambda: orn.tune(good, batches="weighted")),
+        ("no use for batches='epochs'", lambda: orn.tune(good, "laplace", batches="epochs")),
+        ("for control variates, use ornstein.plan", lambda: orn.tune(good, "sgfs-cv")),
+        ("which is scalar; use a geometry with structure='dense'", lambda: orn.tune(one_number)),
     ):
         with pytest.raises(orn.InputError, match=words):
             build()

@@ -6,12 +6,27 @@ import pytest
 
 import ornstein as orn
 from support.problems import features, regression
+from support.sizes import set_limits
 
 NAMES = ["A1", "A2", "A3", "A4", "model", "stationarity", "covariance"]
 
 
 def verdicts(result: orn.Result) -> dict[str, str]:
     return {check.name: check.verdict for check in result.diagnose()}
+
+
+def test_A4_a_gaussian_of_correlated_parameters_passes_where_only_diagonals_are_held(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    set_limits(monkeypatch, dense=2)
+    X = features(500, 3) @ np.array([[1.0, 0.9, 0.5], [0.0, 0.4, 0.3], [0.0, 0.0, 0.5]])
+    result = orn.sample(orn.models.linear(X, X.sum(axis=1)), method="laplace", draws=100)
+    assert result.plan.geometry.structure == "diagonal"
+    check = result.diagnose()["A4"]
+    assert check.verdict == "ok", check
+    assert "warmup" not in result.diagnose()["stationarity"].remedy
+    with pytest.raises(orn.InputError, match="check='A9'"):
+        result.diagnose()["A9"]
 
 
 @pytest.mark.parametrize("anchored", [False, True])

@@ -137,7 +137,6 @@ def run_one(
     chains: int,
     key: Key,
     dtype: str | None,
-    progress: bool | None = False,
 ) -> tuple[Entry, Result | None]:
     """Plan and run one method; what cannot be planned or run is said in the note."""
     began = perf_counter()
@@ -148,7 +147,7 @@ def run_one(
     planning = perf_counter() - began
     settings, note = affordable(plan, draws, chains)
     try:
-        result = sample_whole(post, plan, key=key, dtype=dtype, progress=progress, **settings)
+        result = sample_whole(post, plan, key=key, dtype=dtype, progress=False, **settings)
     except OrnsteinError as error:
         seconds = perf_counter() - began
         return Entry(name, plan.predicted_kl, note=str(error), seconds=seconds), None

@@ -11,7 +11,7 @@ from ornstein._base import checks
 from ornstein._base.errors import InputError
 from ornstein._base.types import Array, Vector
 from ornstein.api.resuming import Start
-from ornstein.models.posterior import Posterior
+from ornstein.models.posterior import Posterior, as_posterior
 from ornstein.planning.methods import find
 from ornstein.planning.plans import Plan
 from ornstein.planning.tuning import for_run
@@ -41,6 +41,17 @@ class Asked:
     progress: bool | None
     mesh: Mesh | None
 
+    def __post_init__(self) -> None:
+        if self.draws is not None and self.draws != "auto":
+            checks.whole("draws", self.draws, why="or 'auto'")
+        if self.thin is not None:
+            checks.whole("thin", self.thin)
+        if self.warmup is not None:
+            checks.whole("warmup", self.warmup, low=0)
+        checks.positive("target_ess", self.target_ess)
+        if self.target_kl_error is not None:
+            checks.positive("target_kl_error", self.target_kl_error)
+
     def decisive(self) -> dict[str, Any]:
         """What draws depend on, but for the key."""
         others = ("chunk", "key", "progress", "mesh")
@@ -62,9 +73,9 @@ class Asked:
         warmup = plan.warmup if self.warmup is None else self.warmup
         settings = Settings(
             chains=self.chains,
-            draws=plan.draws if draws is None else checks.whole("draws", draws),
+            draws=plan.draws if draws is None else int(draws),
             thin=checks.whole("thin", thin, high=2**30, why=_LONG),
-            warmup=checks.whole("warmup", warmup, low=0),
+            warmup=warmup,
             dispersion=start.dispersion,
             dtype=self.dtype,
             chunk=self.chunk,
@@ -99,8 +110,7 @@ def _goal(
     plan: Plan, chains: int, target_ess: float, target_kl_error: float | None
 ) -> tuple[Goal, int]:
     """When to stop, and the draws a chain after which to look first."""
-    ess = checks.positive("target_ess", target_ess)
-    error = None if target_kl_error is None else checks.positive("target_kl_error", target_kl_error)
+    ess, error = float(target_ess), target_kl_error
     if error is not None:
         plan.refuse_matrices("target_kl_error")
 
@@ -132,9 +142,7 @@ def over_mesh(
 
 def with_shapes(post: Posterior, plan: Plan | None, plan_options: Mapping[str, Any]) -> Posterior:
     """The posterior, with its parameters' shapes if anything says them."""
-    if not isinstance(post, Posterior):
-        raise InputError(f"post must be an ornstein Posterior, found {type(post).__name__}.")
-    if post.known:
+    if as_posterior(post).known:
         return post
     at = plan_options.get("at") if plan is None else plan.layout.unravel(plan.center)
     return post if at is None else post.at(at)

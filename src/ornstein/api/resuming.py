@@ -63,7 +63,7 @@ def keep(folder: Checkpoint, given: Posterior, arguments: Mapping[str, Any], sta
         # As it is read again: arrays that lie otherwise in memory would round otherwise.
         plan = records.unpack(records.pack(start.plan))
     except TypeError as error:
-        raise InputError(f"checkpoint: {error}; leave it out, or run without.") from error
+        raise InputError(f"checkpoint: {error}; run without a checkpoint.") from error
     return start._replace(plan=_for(start.post, plan))
 
 

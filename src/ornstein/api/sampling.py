@@ -133,6 +133,8 @@ def sample(
     (4, 50, 1)
     """
     post = with_shapes(post, plan, plan_options)
+    if not isinstance(learn_hyper, Mapping):
+        learn_hyper = checks.flag("learn_hyper", learn_hyper)
     if mesh is not None:
         plan_options = over_mesh(post, plan, plan_options)
     asked = Asked(

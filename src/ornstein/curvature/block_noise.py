@@ -1,17 +1,14 @@
 """Whether rows that lie side by side on a disk are alike: then blocks of them are noisier."""
 
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from ornstein._base.precision import double_precision
 from ornstein._base.trees import in_double
-from ornstein._base.types import Array, PyTree
 from ornstein.curvature.geometry import Geometry
+from ornstein.curvature.row_sums import anchored_gradients
 from ornstein.data import prefetch
-from ornstein.models.contract import Model
 from ornstein.models.posterior import Posterior
 
 _BLOCKS = 128  # looked at: a ratio of variances is then known to an eighth
@@ -48,16 +45,10 @@ def noise_ratio(post: Posterior, geometry: Geometry, anchored: bool) -> float:
     with double_precision():
         at = jnp.asarray(geometry.center + (step if anchored else 0))
         away = jnp.asarray(geometry.center) if anchored else None
-        gradients = np.asarray(_gradients(post.model, at, away, in_double(rows), post.hyper))
+        gradients = np.asarray(
+            anchored_gradients(post.model, at, away, in_double(rows), post.hyper)
+        )
     units = np.asarray(root.rmatvec(gradients)).reshape(count, size, -1)
     total = float(units.reshape(-1, units.shape[-1]).var(axis=0).sum())
     between = float(units.mean(axis=1).var(axis=0, ddof=1).sum())
     return size * between / max(total, np.finfo(float).tiny)
-
-
-@partial(jax.jit, static_argnums=(0,))
-def _gradients(
-    model: Model, theta: Array, anchor: Array | None, rows: PyTree, hyper: PyTree
-) -> Array:
-    gradients = model.gradients(theta, rows, hyper)
-    return gradients if anchor is None else gradients - model.gradients(anchor, rows, hyper)

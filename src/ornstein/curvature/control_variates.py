@@ -126,11 +126,7 @@ def _chosen(
 
 
 def _anchor_of(
-    deviations: Deviations,
-    slope: Vector,
-    leverage: Vector,
-    index: Rows,
-    multiplicity: Order | None,
+    deviations: Deviations, slope: Vector, leverage: Vector, index: Rows, multiplicity: Order | None
 ) -> Anchor:
     """What is left of the noise where rows are listed so often."""
     post, geometry, cov = deviations.post, deviations.geometry, deviations.cov

@@ -18,7 +18,7 @@ from ornstein.curvature.row_sums import chosen_rows
 from ornstein.curvature.structures.contract import RowSums, Structure
 from ornstein.linalg.bases import Basis
 from ornstein.models.contract import per_example
-from ornstein.models.posterior import Posterior
+from ornstein.models.posterior import Posterior, as_posterior
 
 _GROUPS = 32  # groups of rows whose scatter gives the subsample's standard errors
 
@@ -55,6 +55,7 @@ def geometry(
     """
     known = tuple(name for name, one in structures.STRUCTURES.items() if one.estimated)
     chosen = structures.find(choice("structure", structure, known))
+    chosen.refuse(as_posterior(post))
     return _estimate(post, at, chosen, _groups(post, rows, key))
 
 

@@ -187,3 +187,12 @@ def _second_order(
     gradients = model.gradients(theta, rows, hyper)
     diagonal = model.hessian_diagonal_sum(theta, rows, hyper, weights)
     return weights @ gradients, weights @ gradients**2, diagonal
+
+
+@partial(jax.jit, static_argnums=(0,))
+def anchored_gradients(
+    model: Model, theta: Array, anchor: Array | None, rows: PyTree, hyper: PyTree
+) -> Array:
+    """The rows' gradients, less those at an anchor."""
+    gradients = model.gradients(theta, rows, hyper)
+    return gradients if anchor is None else gradients - model.gradients(anchor, rows, hyper)

@@ -39,9 +39,7 @@ class Moments(NamedTuple):
         step = other.mean - self.mean
         between = step**2 * (self.weight * other.weight / total)
         return Moments(
-            total,
-            self.mean + step * (other.weight / total),
-            self.scatter + other.scatter + between,
+            total, self.mean + step * (other.weight / total), self.scatter + other.scatter + between
         )
 
     def units(self, centred: bool, with_target: bool) -> Units:

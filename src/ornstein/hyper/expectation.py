@@ -108,8 +108,8 @@ def expect(post: Posterior, geometry: Geometry, cov: Operator) -> tuple[Expectat
     if ties is None:
         if geometry.approximate:
             raise InputError(
-                "hyperparameters of a custom model cannot be learned in Kronecker factors; use "
-                "structure='dense' or 'diagonal'."
+                "hyperparameters of a custom model cannot be learned with "
+                f"structure={geometry.structure!r}; use 'dense' or 'diagonal'."
             )
         score = Score(*automatic.derivatives(post, geometry.center))
         array = np.asarray(cov.array)
@@ -184,7 +184,7 @@ def closed_score(post: Posterior, ties: Ties, geometry: Geometry) -> Score:
     if ties.noise:  # its place is the first
         if geometry.approximate:
             raise InputError(
-                "noise_scale cannot be learned in Kronecker factors; fix it with "
+                f"noise_scale cannot be learned with structure={geometry.structure!r}; fix it with "
                 "learn='prior_precision', or use structure='dense' or 'diagonal'."
             )
         curvature = 2 * N * geometry.likelihood.dense(geometry.dim) + _past_curvature(post)

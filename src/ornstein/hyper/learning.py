@@ -7,7 +7,7 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from ornstein._base.checks import aligned
+from ornstein._base.checks import aligned, few
 from ornstein._base.trees import Layout
 from ornstein._base.types import PyTree, Vector
 from ornstein.hyper.approach import Trail
@@ -195,9 +195,8 @@ def _notes(outcome: Outcome, deviations: Vector) -> list[str]:
     learnable, notes = post.learnable, []
     loose = [learnable.labels[i] for i in np.flatnonzero(deviations > _LOOSE)]
     if loose:
-        more = f" and {len(loose) - _NAMED} more" if len(loose) > _NAMED else ""
         notes.append(
-            f"the data barely constrain {', '.join(loose[:_NAMED])}{more}: learning stopped where "
+            f"the data barely constrain {few(loose, _NAMED)}: learning stopped where "
             "further changes make no difference"
         )
     if _inexact(plan):

@@ -282,3 +282,13 @@ class Posterior:
         if self.constrain is not None:
             custom.check_constrain(self.constrain, layout)
         return model
+
+
+def as_posterior(post: object) -> Posterior:
+    """``post``, or an error if it is something else."""
+    if isinstance(post, Posterior):
+        return post
+    raise InputError(
+        f"post must be an ornstein Posterior, found {type(post).__name__}. Make one with "
+        "ornstein.models or ornstein.Posterior."
+    )

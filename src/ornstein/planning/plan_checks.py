@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from ornstein import theory
+from ornstein._base.checks import few
 from ornstein._base.errors import InputError, UnstablePlanError
 from ornstein._base.types import Vector
 from ornstein.curvature.control_variates import batch_size
@@ -30,7 +31,7 @@ def refuse_unstable(
     if not bad.size:
         raise _not_convex()
     names = {i: _direction_name(basis[:, i], geometry, labels) for i in bad[::-1]}
-    shown = _first([f"{name} (K A = {rates[i]:.3g})" for i, name in names.items()])
+    shown = few([f"{name} (K A = {rates[i]:.3g})" for i, name in names.items()])
     if method == "exact":
         remedy = "use structure='dense'"
         if rates.max() < limit * (1 + 1e-6):
@@ -172,9 +173,4 @@ def _prior_dominated(geometry: Geometry, labels: tuple[str, ...]) -> str:
         names = [labels[i] for i in chosen]
     else:
         names = [_direction_name(directions[:, i], geometry, labels) for i in chosen]
-    return _first(list(dict.fromkeys(names)))
-
-
-def _first(names: list[str]) -> str:
-    """At most five of them, and how many more there are."""
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
+    return few(list(dict.fromkeys(names)))

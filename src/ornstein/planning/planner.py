@@ -19,7 +19,7 @@ from ornstein.data import prefetch
 from ornstein.data.batches import SCHEMES
 from ornstein.data.passes import fingerprint
 from ornstein.linalg.operators import Operator
-from ornstein.models.posterior import Posterior
+from ornstein.models.posterior import Posterior, as_posterior
 from ornstein.planning import methods, plan_checks
 from ornstein.planning.methods import Method
 from ornstein.planning.plans import Plan
@@ -89,22 +89,14 @@ def plan(
     >>> bool(plan.predicted_kl < 1e-9), plan.structure
     (True, 'dense')
     """
-    if not isinstance(post, Posterior):
-        raise InputError(
-            f"post must be an ornstein Posterior, found {type(post).__name__}. "
-            "Make one with ornstein.models or ornstein.Posterior."
-        )
+    post = as_posterior(post)
     chosen, structure, control_variates = methods.resolve(method, structure, control_variates)
     options = chosen.all_options(options, tuple(signature(plan).parameters))
     N = post.num_data
     checks.random_key(key)
     if batch_size is not None:
         checks.whole("batch_size", batch_size, high=N, why=f"the data has {N} rows")
-    checks.choice("batches", batches, ("auto", *SCHEMES))
-    if chosen.engine != "chain" and batches not in ("auto", "independent"):
-        raise InputError(
-            f"method={method!r} has no use for batches={batches!r}; leave batches out."
-        )
+    chosen.check_batches(batches, SCHEMES)
     if at is not None:
         post = post.at(at)
     batches = _readable(post, chosen, batches)
@@ -229,8 +221,7 @@ def _structure(method: Method, name: str | None, post: Posterior) -> Structure:
 
 def fitting(post: Posterior, plan: Plan) -> Posterior:
     """The posterior, its parameters known; raises where the plan was made for another."""
-    if not isinstance(post, Posterior):
-        raise InputError(f"post must be an ornstein Posterior, found {type(post).__name__}.")
+    post = as_posterior(post)
 
     def refuse(reason: str) -> NoReturn:
         raise InputError(f"the plan was made for {reason}. Plan again for this posterior.")

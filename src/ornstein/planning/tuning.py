@@ -111,22 +111,23 @@ def tune(
             f"geometry must be an ornstein Geometry, found {type(geometry).__name__}. Make one "
             "with ornstein.Geometry.of or ornstein.geometry."
         )
-    chosen, structure, _ = methods.resolve(method, structure)
+    chosen, structure, anchored = methods.resolve(method, structure)
+    if anchored:
+        raise InputError("tune plans for plain gradients; for control variates, use ornstein.plan.")
     given = chosen.all_options(options, tuple(signature(tune).parameters))
-    if structure is None:
-        own = (s for s in chosen.structures if structures.find(s).suits(geometry))
-        structure = next(own, chosen.structures[0])
-    checks.choice("structure", structure, chosen.structures)
-    if not structures.find(structure).suits(geometry):
+    own = [s for s in chosen.structures if structures.find(s).suits(geometry)]
+    structure = next(iter(own), chosen.structures[0]) if structure is None else structure
+    if checks.choice("structure", structure, chosen.structures) not in own:
+        remedy = f"use structure={own[0]!r}" if own else "use a geometry with structure='dense'"
         raise InputError(
             f"structure={structure!r} needs more than the geometry holds, which is "
-            f"{geometry.structure}; use structure={geometry.structure!r}, or another geometry."
+            f"{geometry.structure}; {remedy}."
         )
     N = geometry.num_data
     if batch_size is not None:
         checks.whole("batch_size", batch_size, high=N, why=f"the data has {N} rows")
     drawn = (scheme for scheme in SCHEMES if scheme not in ("weighted", "blocks"))
-    checks.choice("batches", batches, ("auto", *drawn))
+    chosen.check_batches(batches, drawn)
     layout = Layout.of(np.zeros(geometry.dim))
     task = Task(chosen, structure, given, geometry, tuple(layout.labels()), layout)
     if chosen.engine != "chain":
@@ -210,8 +211,9 @@ def _tuned(task: Task, batches: Batches, anchored: Anchor | None) -> Plan:
         made = by_matrices(geometry, update, batches, task.method.name, task.labels)
     thin = max(_stride(made.relaxation_steps, batches), update.rule.min_thin)
     warmup = _WARMUP * thin
-    plan = _plan(task, batches, anchored, update, made, warmup, thin, draws)
-    return for_run(plan, warmup, warmup + draws * thin)
+    tuned = _plan(task, batches, anchored, update, made, warmup, thin, draws)
+    plan = for_run(tuned, warmup, warmup + draws * thin)
+    return plan if plan is tuned else replace(plan, warnings=tuple(plan_checks.warnings(plan)))
 
 
 def _stride(relaxation: float, batches: Batches) -> int:

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ornstein._base.checks import aligned
+from ornstein._base.checks import aligned, choice
 from ornstein.results.result import Result
 
 
@@ -73,7 +73,8 @@ class Comparison:
 
     def __getitem__(self, name: str) -> Entry:
         """The entry of a method."""
-        return next(entry for entry in self.entries if entry.method == name)
+        by_name = {entry.method: entry for entry in self.entries}
+        return by_name[choice("method", name, by_name)]
 
     def records(self) -> list[dict[str, Any]]:
         """Entries as plain dictionaries."""

@@ -7,6 +7,7 @@ import numpy as np
 import scipy.special
 
 from ornstein import theory
+from ornstein._base.checks import choice
 from ornstein._base.precision import double_precision
 from ornstein._base.types import Vector
 from ornstein.curvature.geometry import Geometry
@@ -66,7 +67,8 @@ class Diagnosis:
 
     def __getitem__(self, name: str) -> Check:
         """The check of that name."""
-        return next(check for check in self.checks if check.name == name)
+        by_name = {check.name: check for check in self.checks}
+        return by_name[choice("check", name, by_name)]
 
     def __iter__(self) -> Iterator[Check]:
         """All checks in order."""
@@ -105,7 +107,7 @@ def diagnose(post: Posterior, plan: Plan, draws: Vector) -> Diagnosis:
             *found.checks,
             _quadratic_loss(post, plan, spaced(flat, _DRAWS)),
             _specification(plan),
-            _stationarity(some),
+            _stationarity(plan, some),
             _total_variance(plan, flat) if plan.geometry.approximate else _covariance(plan, draws),
         )
     return replace(found, checks=checks)
@@ -227,7 +229,7 @@ def _quadratic_loss(post: Posterior, plan: Plan, draws: Vector) -> Check:
     thetas = np.concatenate([plan.center[None], draws])
     losses = joint_losses(post, thetas)
     offset = draws - plan.center
-    if plan.geometry.approximate:
+    if plan.geometry.structure != "dense":  # a diagonal says nothing of other directions
         bent = plan.num_data * hessian_products(post, plan.center, offset, post.data)
     else:
         bent = np.asarray(plan.geometry.precision.matvec(offset))
@@ -291,7 +293,7 @@ def _ratios_along_basis(geometry: Geometry) -> Vector:
     return noise[informed] / likelihood[informed] if informed.any() else np.ones(1)
 
 
-def _stationarity(draws: Vector) -> Check:
+def _stationarity(plan: Plan, draws: Vector) -> Check:
     """Rank-normalised split R-hat, and the drift of means between halves of the chains."""
     number, meaning, verdict = float("nan"), "too few draws to tell", "fail"
     chains, count, dim = draws.shape
@@ -313,7 +315,7 @@ def _stationarity(draws: Vector) -> Check:
         number,
         meaning,
         verdict,
-        "make more draws, or raise warmup and thin",
+        "make more draws" + ", or raise warmup and thin" * plan.is_chain,
     )
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from ornstein._base.trees import cast, num_rows
 from ornstein._base.types import Array, PyTree, Vector
-from ornstein.curvature.row_sums import block_rows
+from ornstein.curvature.row_sums import anchored_gradients, block_rows
 from ornstein.data.batches import weights_of
 from ornstein.data.passes import sum_over_blocks
 from ornstein.models.contract import Model
@@ -38,7 +38,9 @@ def cumulants(post: Posterior, plan: Plan, thetas: Vector, basis: Vector) -> tup
     def about(theta: Vector, shift: Vector) -> Vector:
         def block(rows: PyTree, present: Vector) -> Array:
             weights = rows["weights"]  # of rows drawn with probability 1 / (N weight)
-            gradients = _gradients(post.model, anchor, jnp.asarray(theta), rows["rows"], post.hyper)
+            gradients = anchored_gradients(
+                post.model, jnp.asarray(theta), anchor, rows["rows"], post.hyper
+            )
             along = weights[:, None] * (gradients @ basis) - shift[None]
             return jnp.stack([(present / weights) @ along**power for power in (1, 2, 3, 4)])
 
@@ -47,15 +49,6 @@ def cumulants(post: Posterior, plan: Plan, thetas: Vector, basis: Vector) -> tup
     moments = [about(theta, about(theta, np.zeros(plan.dim))[0]) for theta in thetas]
     variance = np.mean([m[1] for m in moments], axis=0)
     return variance, np.mean([m[3] - 3 * m[1] ** 2 for m in moments], axis=0)
-
-
-@partial(jax.jit, static_argnums=(0,))
-def _gradients(
-    model: Model, anchor: Array | None, theta: Array, rows: PyTree, hyper: PyTree
-) -> Array:
-    """The rows' gradients, less those at an anchor."""
-    gradients = model.gradients(theta, rows, hyper)
-    return gradients if anchor is None else gradients - model.gradients(anchor, rows, hyper)
 
 
 class Noise(NamedTuple):
@@ -96,7 +89,9 @@ def simulated(post: Posterior, plan: Plan, draws: Vector, direction: Vector) -> 
     batches = max(256, min(_SIMULATED, _SIMULATED_READS // S)) // len(thetas) + 1
     noise = []
     for theta in thetas:
-        gradients = _gradients(post.model, anchor, jnp.asarray(theta), rows["rows"], post.hyper)
+        gradients = anchored_gradients(
+            post.model, jnp.asarray(theta), anchor, rows["rows"], post.hyper
+        )
         along = rows["weights"] * np.asarray(gradients @ direction)
         picked = rng.choice(len(along), (batches, S), p=chances)
         noise.append(along[picked].mean(axis=1) - chances @ along)
@@ -117,18 +112,13 @@ def _noise_cov(post: Posterior, rows: PyTree, thetas: Vector, anchor: Vector | N
 
 @partial(jax.jit, static_argnums=(0,))
 def _gradient_sums(
-    model: Model,
-    anchor: Array | None,
-    thetas: Array,
-    rows: PyTree,
-    hyper: PyTree,
-    present: Array,
+    model: Model, anchor: Array | None, thetas: Array, rows: PyTree, hyper: PyTree, present: Array
 ) -> tuple[Array, Array]:
     """Per parameter: sum of gradients; over all parameters: weighted sum of outer products."""
     weights = present if anchor is None else present * rows["weights"]
 
     def one(outer: Array, theta: Array) -> tuple[Array, Array]:
-        gradients = _gradients(model, anchor, theta, rows["rows"], hyper)
+        gradients = anchored_gradients(model, theta, anchor, rows["rows"], hyper)
         return outer + (gradients * weights[:, None]).T @ gradients, present @ gradients
 
     dim = thetas.shape[1]

@@ -56,9 +56,7 @@ def register(kind: C, given: tuple[str, ...] = ()) -> C:
 
 
 def encode(
-    value: Any,
-    array: Callable[[npt.NDArray[Any]], Any] = np.ndarray.tolist,
-    lists: bool = False,
+    value: Any, array: Callable[[npt.NDArray[Any]], Any] = np.ndarray.tolist, lists: bool = False
 ) -> Any:
     """A value as JSON: dicts, lists, texts, numbers and None.
 

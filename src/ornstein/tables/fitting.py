@@ -18,6 +18,7 @@ from ornstein.models.glm import Past
 from ornstein.models.hyperparameters import Groups
 from ornstein.models.posterior import Posterior
 from ornstein.models.ready_made import Prior, build
+from ornstein.planning.methods import find
 from ornstein.results.result import Result
 from ornstein.tables.encoding import Encoding, Units
 
@@ -76,7 +77,8 @@ def fit_rows(
     if post.hyperparameters is not None:
         # Laplace's draws have the plan's moments, and nothing to add to them.
         learning = {"moments": "plan"}
-        if not post.quadratic and options.run.get("method") != "laplace":
+        method = find(options.run.get("method", "exact")).method
+        if not post.quadratic and method.engine != "laplace":
             learning = {"moments": "draws", "tolerance": _TOLERANCE}
         if start is not None and set(start) == set(post.hyperparameters):
             learning["start"] = dict(start)

@@ -33,11 +33,7 @@ def sgld(num_data: int, step_size: float, preconditioner: Vector | float = 1.0) 
 
 
 def sgld_step_size(
-    hessian: Vector,
-    batch_noise_cov: Vector,
-    num_data: int,
-    preconditioner: Vector,
-    kl: float,
+    hessian: Vector, batch_noise_cov: Vector, num_data: int, preconditioner: Vector, kl: float
 ) -> float:
     """The largest step of R8 that T2 and T3 find within ``kl`` nats of the posterior.
 

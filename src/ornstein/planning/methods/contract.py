@@ -1,6 +1,6 @@
 """What every method offers: a recipe for gain and noise, by structure."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
@@ -120,6 +120,14 @@ class Method:
                 f"{checks.nearest(unknown[0], (*self.options, *known_elsewhere))}"
             )
         return {**self.options, **options}
+
+    def check_batches(self, batches: str, known: Iterable[str]) -> None:
+        """Raise where a scheme is unknown, or of no use to a method that has no minibatches."""
+        checks.choice("batches", batches, ("auto", *known))
+        if self.engine != "chain" and batches not in ("auto", "independent"):
+            raise InputError(
+                f"method={self.name!r} has no use for batches={batches!r}; leave batches out."
+            )
 
     def tune(self, structure: str, setting: Setting, options: Mapping[str, Any]) -> Tuned:
         """Gain and noise for a setting; ``options`` are all of the method's."""

@@ -149,7 +149,7 @@ def _sghmc(
     corrected: bool,
 ) -> Tuned:
     A, C_S, N = setting.hessian, setting.batch_noise_cov, setting.num_data
-    rule = Momentum.checked(momentum)
+    rule, corrected = Momentum.checked(momentum), checks.flag("corrected", corrected)
     mu, unit = rule.friction, units(A)
     limit = theory.sghmc_step_limit(A, C_S, N, unit, mu)
     step = _BELOW_LIMIT * limit
@@ -161,7 +161,7 @@ def _sghmc(
                 f"more noise than the friction takes away; found {step_size!r}. Lower it, lower "
                 "momentum, or raise batch_size."
             )
-    gain, injected, _ = theory.sghmc(A, C_S, N, step * unit, mu, bool(corrected))
+    gain, injected, _ = theory.sghmc(A, C_S, N, step * unit, mu, corrected)
     return Tuned(gain, injected, rule)
 
 

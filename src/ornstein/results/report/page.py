@@ -8,6 +8,7 @@ from typing import Any
 import jinja2
 import pandas as pd
 
+from ornstein._base.checks import few
 from ornstein.results.diagnosis import Diagnosis
 from ornstein.results.report import pictures, words
 from ornstein.results.result import Result
@@ -95,9 +96,8 @@ def _template() -> jinja2.Template:
 
 
 def _about(result: Result) -> dict[str, str]:
-    labels = result.posterior.labels
-    more = f" and {len(labels) - 8:,} more" if len(labels) > 8 else ""
-    return {"rows": f"{result.plan.num_data:,}", "parameters": ", ".join(labels[:8]) + more}
+    parameters = few(list(result.posterior.labels), 8)
+    return {"rows": f"{result.plan.num_data:,}", "parameters": parameters}
 
 
 def cells(table: pd.DataFrame) -> list[tuple[str, list[str]]]:

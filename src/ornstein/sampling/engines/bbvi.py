@@ -294,7 +294,7 @@ class _Fit:
             f"the variational fit did not settle in {self.steps:,} steps: {last}"
             f"tolerance={self.tolerance:g}. To settle it, {remedy}.",
             TargetWarning,
-            stacklevel=5,
+            stacklevel=6,
         )
 
 

@@ -221,6 +221,6 @@ def _ending(draws: Sequence[Vector], chains: Sequence[NutsChain]) -> Status:
             "draws may miss a part of the posterior. Raise tune, or give the model parameters in "
             "which its curvature varies less.",
             DivergenceWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
     return Status(True, "ok")
