@@ -162,6 +162,8 @@ def test_compare_a_table_from_the_command_line(tmp_path: Path) -> None:
     assert [entry["method"] for entry in saved["methods"]] == ["exact", "laplace"]
     assert saved["methods"][0]["measured_kl"] < 0.1
     assert (tmp_path / "out.png").stat().st_size > 1000
+    with pytest.raises(orn.InputError, match=r"--plot='.foo' is not known"):
+        CliRunner().invoke(app, [*arguments, "--plot", "a.foo"], catch_exceptions=False)
 
 
 def test_table1_of_a_quick_method(dataset: Load, tmp_path: Path) -> None:

@@ -19,13 +19,14 @@ from ornstein.cli import app
 from ornstein.demo import _print_diagnosis, _summary_table
 from ornstein.models.families import MODELS
 from ornstein.results import plots
+from ornstein.storage.folders import claimed
 
 X = np.random.default_rng(0).normal(size=(60, 2))
 
 
 def run(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """The installed command, its output piped."""
-    command = [sys.executable, "-c", "from ornstein.cli import main; main()", *arguments]
+    """The command line in its own process, its output piped."""
+    command = [sys.executable, "-m", "ornstein", *arguments]
     return subprocess.run(
         command, capture_output=True, encoding="utf-8", timeout=300, check=False, cwd=folder
     )
@@ -91,6 +92,12 @@ def test_a_folder_that_cannot_be_made_is_one_line(tmp_path: Path, name: str) -> 
     assert done.stderr.startswith("ornstein: ")
     assert done.stderr.count("\n") == 1
     assert (tmp_path / "file").read_text() == "not a folder"
+
+
+def test_a_folder_that_cannot_be_locked_is_not_called_in_use() -> None:
+    message = "cannot be written to|No such file"
+    with pytest.raises(OSError, match=message), claimed(Path("/proc/.lock"), "the folder"):
+        pass
 
 
 def test_a_seed_that_is_too_large_is_an_input_error(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from ornstein._base import checks
 from ornstein._base.errors import InputError
 from ornstein.cli.root import Quiet, app
 from ornstein.models.families import MODELS
@@ -287,6 +288,8 @@ def compare(
     from ornstein.api.comparison import DEFAULT
     from ornstein.results import plots
 
+    if plot is not None:
+        checks.choice("--plot", plot.suffix.lower(), (".png", ".pdf", ".svg", ".jpg"))
     encoding, X, y, notes = tables.learn(tables.read(table), target, model, missing)
     say = Console(stderr=True, quiet=quiet, highlight=False)
     for note in notes:
@@ -300,10 +303,6 @@ def compare(
         key=seed,
         progress=False if quiet else None,
     )
-    if json_file is not None:
-        found.save(json_file)
-    if plot is not None:
-        plots.comparison(found, plots.plain(table.name)).savefig(plot, dpi=110)
     head, *rows = found.rows()
     shown = Table(*head, caption=f"KL in nats, from {found.reference}")
     for row in rows:
@@ -312,3 +311,7 @@ def compare(
     for entry in found.entries:
         if entry.note:
             say.print(f"{entry.method}: {entry.note}", markup=False, soft_wrap=True)
+    if json_file is not None:
+        found.save(json_file)
+    if plot is not None:
+        plots.comparison(found, plots.plain(table.name)).savefig(plot, dpi=110)

@@ -24,11 +24,7 @@ _GROUPS = 32  # groups of rows whose scatter gives the subsample's standard erro
 
 
 def geometry(
-    post: Posterior,
-    at: PyTree,
-    structure: str = "dense",
-    rows: int | None = None,
-    key: Key = 0,
+    post: Posterior, at: PyTree, structure: str = "dense", rows: int | None = None, key: Key = 0
 ) -> Geometry:
     """Estimate the curvature A and the gradient noise C at a point.
 

@@ -110,6 +110,8 @@ def claimed(path: Path, what: str) -> Iterator[None]:
     try:
         lock.acquire()
     except (Timeout, RuntimeError):  # another process, or another lock of this one
+        if not path.exists():
+            raise OSError(f"{what} cannot be written to; name another one.") from None
         holder = ""
         with suppress(OSError):
             holder = path.read_text(errors="replace")

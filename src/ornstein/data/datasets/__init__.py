@@ -105,11 +105,7 @@ def load(name: str, data_home: Home = None) -> Dataset:
 
 
 def download(
-    name: str,
-    data_home: Home = None,
-    progress: bool | None = None,
-    *,
-    base_url: str | None = None,
+    name: str, data_home: Home = None, progress: bool | None = None, *, base_url: str | None = None
 ) -> Path:
     """Download a data set from its publisher, replacing a stored file; returns the stored file.
 

@@ -1,0 +1,5 @@
+"""``python -m ornstein``: the command line."""
+
+from ornstein.cli import main
+
+main()
