@@ -26,7 +26,7 @@ _COLUMNS = (10, 30, 100, 300, 1000)
 _LOGISTIC_COLUMNS = 300  # beyond, finding the optimum alone takes minutes
 _FIXED_ROWS, _FIXED_COLUMNS = 10**5, 10
 _BUDGET, _QUICK = 8.0, 4.0  # seconds of sampling
-_MANY_ROWS, _LONG_BUDGET = 10**7, 30.0  # the redrawing of a reading order takes seconds there
+_MANY_ROWS, _LONG_BUDGET = 10**7, 30.0  # redrawing a permutation takes seconds there
 
 CONTESTANTS: dict[str, tuple[str, Contestant]] = {
     "ours": ("ornstein, control variates", ours),

@@ -68,7 +68,7 @@ def second_call(work: Workload, plan: orn.Plan) -> dict[str, float]:
 def _bare_loop(sample: Callable[[], orn.Result]) -> tuple[orn.Result, Callable[[], None], int]:
     """The result of ``sample``, and its compiled loop alone: one thread a chain, nothing between.
 
-    Every dispatch repeats the chain's first: the same work, on reading orders that are ready.
+    Every dispatch repeats the chain's first: the same work, on permutations that are ready.
     """
     first: list[tuple[Any, ...]] = []
     dispatches = 0

@@ -89,7 +89,7 @@ def test_weighted_closed_forms_agree_with_autodiff(name: str) -> None:
         steps = jnp.diag(jnp.sqrt(jnp.diagonal(cov) * post.dim))
         points = theta[None] + jnp.concatenate([steps, -steps])
         spread = Spread(theta, cov, points)
-        for function, given in (("deviation_kicks", ()), ("deviation_sums", (some[None],))):
+        for function, given in (("deviation_lengths", ()), ("deviation_sums", (some[None],))):
             closed, automatic = (
                 whole(p.model, function)(spread, post.data, p.hyper, *given)
                 for p in (post, generic)

@@ -207,16 +207,16 @@ class Model(ABC):
         """Diagonal of :meth:`prior_hessian`, without holding the matrix."""
         return _jacobian_diagonal(lambda t: self.prior_gradient(t, hyper), theta)
 
-    def deviation_kicks(self, spread: Spread, rows: PyTree, hyper: PyTree) -> Array:
+    def deviation_lengths(self, spread: Spread, rows: PyTree, hyper: PyTree) -> Array:
         """How far each row's anchored gradient moves a chain, over a Gaussian at the anchor (X9).
 
         ``E[d_n' cov d_n]`` with ``d_n = grad l_n(theta) - grad l_n(anchor)``.
         """
 
-        def kicks(deviation: Array) -> Array:
+        def lengths(deviation: Array) -> Array:
             return ((deviation @ spread.cov) * deviation).sum(axis=1)
 
-        return self._mean_over_points(kicks, spread, rows, hyper)
+        return self._mean_over_points(lengths, spread, rows, hyper)
 
     def deviation_sums(self, spread: Spread, rows: PyTree, hyper: PyTree, weights: Array) -> Array:
         """Weighted sums over rows of ``E[d_n d_n']``: one (D, D) per line of ``weights`` (m, n)."""

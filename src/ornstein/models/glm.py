@@ -110,7 +110,7 @@ class Glm(Model):
     def prior_hessian_diagonal(self, theta: Array, hyper: PyTree) -> Array:
         return hyper["prior_precision"] * jnp.ones_like(theta)
 
-    def deviation_kicks(self, spread: Spread, rows: PyTree, hyper: PyTree) -> Array:
+    def deviation_lengths(self, spread: Spread, rows: PyTree, hyper: PyTree) -> Array:
         """``sum_ab V_ab (u' cov_ab u)`` of every row."""
         predictor, squares = self._deviations(spread, rows, hyper)
         return (squares * predictor).sum(axis=(1, 2))

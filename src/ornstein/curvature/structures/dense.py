@@ -96,7 +96,7 @@ class DenseDeviations(Deviations):
 
 @partial(jax.jit, static_argnums=(0,))
 def _leverages(model: Model, spread: Spread, rows: PyTree, hyper: PyTree) -> Array:
-    return model.deviation_kicks(spread, rows, hyper)
+    return model.deviation_lengths(spread, rows, hyper)
 
 
 @partial(jax.jit, static_argnums=(0,))
