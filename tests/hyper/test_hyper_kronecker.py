@@ -97,7 +97,7 @@ def test_noise_is_not_learned_in_factors() -> None:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(200, 20))
     post = orn.models.linear(X, X[:, 0] + rng.normal(size=200))
-    with pytest.raises(orn.InputError, match="noise_scale cannot be learned in Kronecker factors"):
+    with pytest.raises(orn.InputError, match="cannot be learned with structure='kronecker'"):
         orn.learn(post, structure="kronecker", draws=10)
 
 
