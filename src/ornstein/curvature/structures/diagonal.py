@@ -1,6 +1,7 @@
 """The diagonals of A and C by parameter, or their mean: correlations are ignored."""
 
 from functools import partial
+from typing import NoReturn
 
 import jax
 import numpy as np
@@ -56,7 +57,7 @@ class DiagonalStructure(Structure):
         del basis
         return Diagonal(array)
 
-    def refuse_anchors(self) -> None:
+    def refuse_anchors(self) -> NoReturn:
         """How far draws are from an anchor depends on correlations."""
         raise InputError(
             "control_variates need the dense curvature, to know how far draws are from the "
@@ -68,7 +69,6 @@ class DiagonalStructure(Structure):
     ) -> Deviations:
         del post, geometry, cov, key
         self.refuse_anchors()
-        raise NotImplementedError
 
 
 class ScalarStructure(DiagonalStructure):

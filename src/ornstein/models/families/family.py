@@ -144,7 +144,7 @@ class Family(ABC):
         raise InputError(f"a {self.name} model predicts classes; ask for their probabilities.")
 
     def variance(self, means: Vector, noise_scale: Noise) -> Vector:
-        """The target's own variance for every draw and row, or what broadcasts to it."""
+        """The target's own variance by draw and row; of families that predict a mean only."""
         raise NotImplementedError
 
     def probabilities(self, eta: Vector) -> Vector:
