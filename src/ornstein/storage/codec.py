@@ -162,7 +162,7 @@ class _Reader:
 
 def _fitted(value: Any, hint: Any, where: str) -> Any:
     """A value that fits an annotation: lists become tuples or arrays where it says so."""
-    kind, parts = get_origin(hint) or hint, get_args(hint)
+    kind, parts = _origin(hint), get_args(hint)
     if kind in (Union, UnionType):
         for part in parts:
             with suppress(DamagedError):
@@ -200,6 +200,12 @@ def _fitted(value: Any, hint: Any, where: str) -> Any:
     if kind in _GIVEN and not isinstance(value, kind):
         _fail(where, f"an object of type {kind.__name__}", value)
     return value
+
+
+def _origin(hint: Any) -> Any:
+    """What an annotation is a case of; aliases that ``type`` makes (NumPy 2.5's) are followed."""
+    kind = get_origin(hint) or hint
+    return _origin(kind.__value__) if hasattr(kind, "__value__") else kind
 
 
 def _names(kind: type[Any]) -> tuple[str, ...]:
