@@ -1,9 +1,10 @@
 """NumPy constants that a user's function captures, turned into arguments.
 
-JAX (still so in 0.10.2) remembers the device form of a captured NumPy array by the array's identity
+JAX (still so in 0.12.0) remembers the device form of a captured NumPy array by the array's identity
 alone. Planning runs in double precision and a loop in single: an array that both meet keeps the
 dtype of the first, and tracing or compiling fails. As arguments the constants follow the precision
-of the call, and the user's own arrays are never touched.
+of the call, and the user's own arrays are never touched. Since 0.12, an array once captured
+keeps its dtype as an argument, too: outside compiled code, functions get copies (`fresh`).
 
 Arrays are found in closures, defaults, partials and module globals, also inside lists, tuples,
 dicts and objects' attributes, and through functions of the same module. Whole numbers stay
@@ -38,6 +39,11 @@ def bind(function: Callable[..., Any], values: Sequence[Any]) -> Callable[..., A
     """The function with its captured arrays replaced, in the order of :func:`constants`."""
     remaining = iter(values)
     return _Rebuild(lambda array: next(remaining, array)).value(function)
+
+
+def fresh(values: Any) -> Any:
+    """Copies of arrays, for a call outside compiled code: JAX has met none of them before."""
+    return jax.tree.map(np.array, values)
 
 
 class _Rebuild:

@@ -94,6 +94,7 @@ def check_callable(**functions: Any) -> None:
 def check_model(model: CustomModel, hyper: PyTree, row: PyTree) -> bool:
     """Trace both functions once; whether the log-likelihood depends on the hyperparameters."""
     zeros = model.layout.unravel(np.zeros(model.layout.dim))
+    hyper = captured.fresh(hyper)
     extra = ["the hyperparameters"] if model.with_hyper else []
     _check_number("log_likelihood", model.likelihood(hyper), [zeros, row], ["one row", *extra])
     _check_number("log_prior", model.prior(hyper), [zeros], extra)

@@ -8,6 +8,7 @@ import jax
 import numpy as np
 import numpy.typing as npt
 
+from ornstein._base import captured
 from ornstein._base.errors import InputError
 from ornstein._base.precision import double_precision
 from ornstein._base.trees import Layout, cast, num_rows
@@ -244,7 +245,7 @@ class Posterior:
         The loss to minimise with :func:`ornstein.as_optax`; ``rows`` is a batch of ``data``.
         """
         flat = self.layout.vector(params)
-        hyper = cast(self.hyper, flat.dtype)
+        hyper = cast(captured.fresh(self.hyper), flat.dtype)
         losses = self.model.losses(flat, rows, hyper)
         prior = self.model.prior_loss(flat, hyper)
         return per_example(losses.sum(), num_rows(rows), prior, self.num_data)
