@@ -70,7 +70,7 @@ clean: ## remove caches and build output (.venv stays)
 $(STAMP): pyproject.toml constraints.txt $(VENV)/pyvenv.cfg
 	@echo "Installing the pinned dependencies into $(VENV) ..."
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check \
-		-c constraints.txt -e ".[dev,numpyro,reference]"
+		-c constraints.txt -e ".[dev]"
 	@touch $@
 
 # An environment whose interpreter has gone is made anew; a half-made one is removed.

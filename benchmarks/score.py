@@ -8,7 +8,6 @@ rest divided by the number of parameters, to be at most what 0.05 nats are to wi
 """
 
 import math
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -19,8 +18,7 @@ import numpy as np
 from benchmarks.fit import Fit
 from benchmarks.problems import Problem
 from ornstein._base.types import Vector
-from ornstein.results.arviz import arviz_module
-from ornstein.results.measure import measured_kl
+from ornstein.results.measure import measured_kl, min_ess
 from ornstein.theory import gaussian_kl
 
 TARGET_KL = 0.05
@@ -118,11 +116,7 @@ def bulk_ess(draws: Vector) -> float:
     """Effective draws of the worst parameter."""
     if draws.shape[1] < 4 or not np.isfinite(draws).all():
         return math.nan
-    arviz = arviz_module()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        found = arviz.ess(arviz.convert_to_dataset({"theta": draws}), method="bulk")
-    return float(np.min(found["theta"].values))
+    return min_ess(draws)
 
 
 def grow(advance: Advance, record: Record, reference: Fit, settings: Settings) -> None:

@@ -1,17 +1,24 @@
 """Shared by all tests: double precision, strict JAX, and the real data sets."""
 
 import os
+import tempfile
+import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import jax
 import pytest
+from filelock import FileLock
 
 import ornstein as orn
 from ornstein.data.datasets import Dataset
-from ornstein.results.arviz import arviz_module
 from support.sizes import set_limits
 
-arviz_module()  # before tests import it: their processes start together
+# ArviZ 0.x notes the date of its first import of a day, and fails if two processes do so at once.
+with FileLock(Path(tempfile.gettempdir()) / "ornstein-arviz.lock"), warnings.catch_warnings():
+    warnings.simplefilter("ignore", FutureWarning)
+    import arviz  # noqa: F401
+
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_debug_key_reuse", True)

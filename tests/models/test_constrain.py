@@ -42,7 +42,7 @@ def test_draws_and_summaries_are_in_the_terms_asked_for(dtype: str) -> None:
     np.testing.assert_allclose(result.draws["ends"], ends, rtol=1e-12)
     assert list(result.summary().index) == ["ends[0]", "ends[1]", "scale"]
     assert set(result.to_arviz()["unconstrained_posterior"].data_vars) == {"mean", "log_scale"}
-    assert "unconstrained_posterior" not in plain.to_arviz().groups()
+    assert "unconstrained_posterior" not in plain.to_arviz()
     assert set(result.unconstrained) == {"mean", "log_scale"}
 
 

@@ -148,7 +148,7 @@ def test_ctrl_c_on_the_command_line(tmp_path: Path) -> None:
     assert sorted(path.name for path in (tmp_path / "houses").iterdir()) == sorted(FILES)
     learned = tables.learn(tables.read(tmp_path / "houses.csv"), "price")
     model = tables.fit_table(learned, draws=2000)
-    kept_draws = arviz.from_netcdf(f"{tmp_path}/houses/draws.nc").posterior["coef"].values
+    kept_draws = arviz.from_netcdf(f"{tmp_path}/houses/draws.nc")["posterior"]["coef"].values
     assert np.array_equal(kept_draws, model.result.draws["coef"])
     predictions = pd.read_csv(tmp_path / "houses" / "predictions.csv")
     pd.testing.assert_frame_equal(predictions, model.predict(frame))

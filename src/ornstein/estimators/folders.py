@@ -13,7 +13,7 @@ from ornstein._base.errors import InputError
 from ornstein._base.types import Vector
 from ornstein.estimators.classifier import BayesianLogisticClassifier
 from ornstein.estimators.regressors import BayesianLinearRegressor, BayesianPoissonRegressor
-from ornstein.results.arviz import arviz_module
+from ornstein.results import arviz
 from ornstein.results.predictive import Coefficients
 from ornstein.storage import codec, records
 from ornstein.storage.folders import write_file, write_folder
@@ -133,8 +133,7 @@ def _write_draws(path: Path, draws: Coefficients, names: Any, chains: int) -> No
     classes = ["class"] * (draws.coef.ndim - 2)
     dims = {"coef": [*classes, "column"], "intercept": classes}
     coords = {} if names is None else {"column": [str(name) for name in names]}
-    found = arviz_module().from_dict(posterior=posterior, dims=dims, coords=coords)
-    found.to_netcdf(str(path), engine="h5netcdf")
+    arviz.write(arviz.to_tree({"posterior": posterior}, dims, coords), path)
 
 
 def load(folder: str | Path) -> Estimator:

@@ -1,61 +1,116 @@
-"""ArviZ, imported where it is first needed (that takes a second), and its table of draws."""
+"""Draws as ArviZ has them, and its measures of mixing, for every version of it.
 
-import tempfile
+The library needs ``arviz-base`` and ``arviz-stats`` only, which are imported where they are first
+used. What differs between ArviZ 0.x and 1.x is known here and nowhere else.
+"""
+
 import warnings
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Mapping, Sequence
+from importlib import import_module, metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ornstein._base import checks
 from ornstein._base.errors import InputError
+from ornstein._base.types import Vector
 
 if TYPE_CHECKING:
-    import arviz
+    import pandas as pd
+    import xarray
+
+_TAILS = (0.05, 0.95)  # the quantiles whose effective sample size is that of the tails
+
+
+def to_tree(
+    groups: Mapping[str, Mapping[str, Vector]],
+    dims: Mapping[str, Sequence[str]] | None = None,
+    coords: Mapping[str, Sequence[str]] | None = None,
+    attrs: Mapping[str, Any] | None = None,
+) -> "xarray.DataTree":
+    """Draws by group and name, (chains, draws, ...), as ArviZ 1.x has them.
+
+    ``dims`` and ``coords`` name the further axes and what is along them; ``attrs`` are those of
+    the posterior.
+    """
+    import arviz_base
+
+    own = {name: list(axes) for name, axes in (dims or {}).items()}
+    return arviz_base.from_dict(
+        {name: dict(group) for name, group in groups.items()},
+        dims=own,
+        coords={name: list(along) for name, along in (coords or {}).items()},
+        attrs={"posterior": dict(attrs or {})},
+    )
+
+
+def as_installed(tree: "xarray.DataTree") -> Any:
+    """What the installed ArviZ works with: ``InferenceData`` for 0.x, else the tree itself."""
+    try:
+        major = int(metadata.version("arviz").split(".")[0])
+    except metadata.PackageNotFoundError:
+        return tree
+    if major > 0:
+        return tree
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # its notice of the day
+        arviz = import_module("arviz")
+    return arviz.InferenceData(**{name: part.to_dataset() for name, part in tree.children.items()})
+
+
+def write(tree: "xarray.DataTree", path: Path) -> None:
+    """Write a NetCDF file that ArviZ of any version opens."""
+    tree.to_netcdf(path, engine="h5netcdf")
+
+
+def ess(draws: Vector, method: str = "bulk") -> Vector:
+    """Effective sample sizes of draws (chains, draws, ...): one for every number drawn.
+
+    ``method`` is ``bulk``, ``tail``, ``mean`` or ``sd``; NaN for what never moves.
+    """
+    tails = {"prob": _TAILS} if method == "tail" else {}
+    return _measure("ess", draws, method=method, **tails)
+
+
+def rhat(draws: Vector) -> Vector:
+    """R-hat of ranks of draws (chains, draws, ...): one for every number drawn."""
+    return _measure("rhat", draws)
+
+
+def _measure(name: str, draws: Vector, **options: Any) -> Vector:
+    from arviz_stats.base.array import array_stats
+
+    with np.errstate(invalid="ignore", divide="ignore"):  # draws that never move
+        found = getattr(array_stats, name)(draws, chain_axis=0, draw_axis=1, **options)
+    return np.asarray(found, float)
+
+
+def summary_table(
+    labels: Sequence[str], leaves: Sequence[Vector], interval: float
+) -> "pd.DataFrame":
+    """Mean, sd, central interval, MCSE, ESS and R-hat, one line per parameter.
+
+    ``leaves`` are draws (chains, draws, ...), ``labels`` the names of all numbers in them.
+    """
     import pandas as pd
 
-
-def arviz_module() -> Any:
-    """ArviZ, even where its own notice cannot be shown.
-
-    On the first import of a day some versions show one and keep the date in the user's cache
-    folder. That fails where another process does so at the same moment, or nothing can be written
-    there; the date is then kept in a temporary folder.
-    """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)
-        try:
-            return import_module("arviz")
-        except OSError:
-            return _with_temporary_cache()
-
-
-def _with_temporary_cache() -> Any:
-    import platformdirs
-
-    usual = platformdirs.user_cache_dir
-    with tempfile.TemporaryDirectory() as folder:
-        platformdirs.user_cache_dir = lambda *_, **__: folder
-        try:
-            return import_module("arviz")
-        finally:
-            platformdirs.user_cache_dir = usual
-
-
-def summary_table(draws: "arviz.InferenceData", interval: float) -> "pd.DataFrame":
-    """Mean, sd, central interval, MCSE, ESS and R-hat, one line per parameter."""
     tail = (1 - mass(interval)) / 2
-    leaves = [leaf.to_numpy() for leaf in draws["posterior"].data_vars.values()]
-    flat = [leaf.reshape(leaf.shape[0] * leaf.shape[1], -1) for leaf in leaves]
-    values = np.concatenate(flat, axis=1).astype(float)
+    draws = np.concatenate([leaf.reshape(*leaf.shape[:2], -1) for leaf in leaves], axis=2)
+    draws = draws.astype(float)
+    values = draws.reshape(-1, draws.shape[-1])
     ends = np.quantile(values, [tail, 1 - tail], axis=0)
-    with np.errstate(invalid="ignore", divide="ignore"):  # draws that never move
-        mixing = arviz_module().summary(draws, kind="diagnostics", round_to="none")
-    columns = {"mean": values.mean(axis=0), "sd": values.std(axis=0, ddof=1)}
-    columns |= dict(zip(interval_ends(interval), ends, strict=True))
-    for place, (name, numbers) in enumerate(columns.items()):
-        mixing.insert(place, name, numbers)
-    return cast("pd.DataFrame", mixing)
+    columns = {
+        "mean": values.mean(axis=0),
+        "sd": values.std(axis=0, ddof=1),
+        **dict(zip(interval_ends(interval), ends, strict=True)),
+        "mcse_mean": _measure("mcse", draws, method="mean"),
+        "mcse_sd": _measure("mcse", draws, method="sd"),
+        "ess_bulk": ess(draws),
+        "ess_tail": ess(draws, "tail"),
+        "r_hat": rhat(draws),
+    }
+    return pd.DataFrame(columns, index=list(labels))
 
 
 def interval_ends(interval: float) -> tuple[str, str]:

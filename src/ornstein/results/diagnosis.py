@@ -17,7 +17,7 @@ from ornstein.linalg.eigen import scaled_eigh
 from ornstein.linalg.operators import as_operator
 from ornstein.models.posterior import Posterior
 from ornstein.planning.plans import Plan
-from ornstein.results.arviz import arviz_module
+from ornstein.results.arviz import ess, rhat
 from ornstein.results.measure import measured_kl
 from ornstein.results.noise import Noise, cumulants, noise_at_draws, spaced
 
@@ -299,11 +299,9 @@ def _stationarity(plan: Plan, draws: Vector) -> Check:
     chains, count, dim = draws.shape
     half = count // 2
     if half >= 4:
-        arviz = arviz_module()
         halves = np.concatenate([draws[:, :half], draws[:, half : 2 * half]])
-        number = max(float(arviz.rhat(halves[..., i])) for i in range(dim))
-        effective = [float(arviz.ess(halves[..., i], method="mean")) for i in range(dim)]
-        error = halves.reshape(-1, dim).std(axis=0) * np.sqrt(4 / np.asarray(effective))
+        number = float(np.max(rhat(halves)))
+        error = halves.reshape(-1, dim).std(axis=0) * np.sqrt(4 / ess(halves, "mean"))
         first, second = halves[:chains].mean(axis=(0, 1)), halves[chains:].mean(axis=(0, 1))
         drift = np.max(np.abs(first - second) / error)
         meaning = f"largest R-hat (drift between halves {drift:.1f} standard errors)"

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ornstein._base.types import Vector
-from ornstein.results.arviz import arviz_module
+from ornstein.results.arviz import ess
 from ornstein.theory import gaussian_kl
 
 _BATCHES = 20  # batches a chain is cut into for Monte-Carlo errors
@@ -100,6 +100,4 @@ def _batches(whitened: Vector) -> Vector:
 
 def min_ess(draws: Vector) -> float:
     """Bulk effective sample size of the worst parameter, for draws (chains, draws, D)."""
-    arviz = arviz_module()
-    with np.errstate(invalid="ignore", divide="ignore"):  # draws that never move
-        return float(min(arviz.ess(draws[..., i], method="bulk") for i in range(draws.shape[-1])))
+    return float(np.min(ess(draws)))

@@ -18,15 +18,15 @@ from ornstein.hyper import Learning
 from ornstein.linalg.operators import as_operator
 from ornstein.models.posterior import Posterior
 from ornstein.planning.plans import Plan
-from ornstein.results.arviz import arviz_module, summary_table
+from ornstein.results import arviz
 from ornstein.results.diagnosis import Diagnosis, diagnose
 from ornstein.results.measure import MeasuredKL, measured_kl
 from ornstein.sampling.settings import Settings, Status
 from ornstein.storage.folders import Writer, write_folder
 
 if TYPE_CHECKING:
-    import arviz
     import pandas as pd
+    import xarray
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,12 +86,16 @@ class Result:
         ending = "" if self.status.ok else f", stopped: {self.status.message}"
         return f"Result(chains={chains}, draws={draws}, parameters={dim}{ending})"
 
-    def to_arviz(self) -> "arviz.InferenceData":
-        """The draws as ArviZ ``InferenceData``, columns named.
+    def to_arviz(self) -> Any:
+        """The draws for ArviZ, columns named.
 
-        Where the posterior has a ``constrain`` map, draws as they were sampled are in the group
-        ``unconstrained_posterior``.
+        An ``xarray.DataTree``, as ArviZ 1.x has them; an ``InferenceData`` where ArviZ 0.x is
+        installed. If the posterior has a ``constrain`` map, draws as they were sampled are in the
+        group ``unconstrained_posterior``.
         """
+        return arviz.as_installed(self._tree())
+
+    def _tree(self) -> "xarray.DataTree":
         named = _named_leaves(self.draws)
         dims: dict[str, list[str]] = {}
         coords: dict[str, Any] = {}
@@ -106,12 +110,10 @@ class Result:
             "batch_size": self.plan.batch_size,
             "sampling_time": self.seconds,
         }
-        made = arviz_module().from_dict(
-            posterior=named, dims=dims, coords=coords, posterior_attrs=attrs
-        )
+        groups = {"posterior": named}
         if self.posterior.constrain is not None:
-            made.add_groups(unconstrained_posterior=_named_leaves(self.unconstrained))
-        return made
+            groups["unconstrained_posterior"] = _named_leaves(self.unconstrained)
+        return arviz.to_tree(groups, dims, coords, attrs)
 
     def summary(self, interval: float = 0.9) -> "pd.DataFrame":
         """Mean, sd, central interval, MCSE, ESS and R-hat of every parameter.
@@ -125,12 +127,15 @@ class Result:
             raise InputError(
                 f"a summary needs at least 4 draws a chain, found {self.flat.shape[1]}."
             )
-        return summary_table(self.to_arviz(), interval)
+        draws = self.draws
+        one = Layout.of(jax.tree.map(lambda leaf: leaf[0, 0], draws))
+        labels = one.labels(self.posterior.names)
+        return arviz.summary_table(labels, jax.tree.leaves(draws), interval)
 
     def files(self) -> dict[str, Writer]:
         """Writers of the files of a run folder."""
         return {
-            "draws.nc": lambda path: self.to_arviz().to_netcdf(str(path), engine="h5netcdf"),
+            "draws.nc": lambda path: arviz.write(self._tree(), path),
             "plan.json": lambda path: path.write_text(self.plan.to_json() + "\n"),
             "summary.csv": lambda path: self.summary().to_csv(path),
         }

@@ -12,7 +12,7 @@ from ornstein._base.checks import shown
 from ornstein._base.errors import InputError
 from ornstein._base.types import Key
 from ornstein.results import predictive
-from ornstein.results.arviz import arviz_module, interval_ends, summary_table
+from ornstein.results.arviz import interval_ends, summary_table
 from ornstein.results.predictive import Coefficients
 from ornstein.results.result import Result
 from ornstein.storage import codec
@@ -98,10 +98,10 @@ class TableModel:
     def summary(self, interval: float = 0.9) -> pd.DataFrame:
         """Every coefficient in the units of the table, with the columns of ``Result.summary``."""
         own = fitting.unstandardise(self.encoding, self.result.draws)
-        frame = summary_table(arviz_module().from_dict(posterior=own), interval)
         classes = self.encoding.target.classes or ()
         labels = self.encoding.family.parameter_labels(self.encoding.features, classes)
-        return frame.set_axis(pd.Index(labels, name="parameter"))
+        found = summary_table(labels, [own["coef"], own["intercept"]], interval)
+        return found.rename_axis("parameter")
 
     def about(self) -> dict[str, str]:
         """Facts about the run, for a report."""

@@ -9,7 +9,7 @@ from matplotlib.image import AxesImage
 
 from ornstein._base.checks import choice
 from ornstein._base.types import Vector
-from ornstein.results.arviz import arviz_module
+from ornstein.results.arviz import ess
 from ornstein.results.plots import style
 from ornstein.results.result import Result
 
@@ -92,14 +92,11 @@ def _clear_middle() -> ListedColormap:
 
 def spread(result: Result) -> Figure:
     """Measured over predicted standard deviation of parameters, with two Monte-Carlo errors."""
-    arviz = arviz_module()
     flat = result.flat.reshape(-1, result.plan.dim)
     shown = _clearest(flat)
     expected = np.sqrt(result.plan.predicted.variances(result.plan.dim))[shown]
     ratio = flat[:, shown].std(axis=0, ddof=1) / expected
-    with np.errstate(invalid="ignore", divide="ignore"):
-        effective = [float(arviz.ess(result.flat[..., i], method="sd")) for i in shown]
-        error = 2 * ratio / np.sqrt(2 * np.asarray(effective))
+    error = 2 * ratio / np.sqrt(2 * ess(result.flat[..., shown], "sd"))
     labels = [result.plan.labels[i] for i in shown]
     figure, ax = style.forest(labels, ratio - error, ratio, ratio + error, style.HALF[0])
     ax.axvline(1, color=style.PREDICTED, linewidth=1)
