@@ -5,9 +5,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
-from sklearn.datasets import load_breast_cancer, load_diabetes
 
 from ornstein import models
+from ornstein._base import extras
 from ornstein._base.types import Vector
 from ornstein.api.sampling import sample_whole
 from ornstein.models.posterior import Posterior
@@ -23,6 +23,7 @@ def run_demo(
     folder: Path, page: Path, console: Console, key: int = 0, draws: int = 2000
 ) -> list[Result]:
     """Run both examples, print what they show, and write plots and a report on the first."""
+    extras.require("sklearn", "ornstein demo")
     folder.mkdir(parents=True, exist_ok=True)
     console.rule(_DIABETES)
     first = sample_whole(_diabetes(), key=key, draws=draws, learn_hyper=True, batch_size=40)
@@ -36,12 +37,16 @@ def run_demo(
 
 
 def _diabetes() -> Posterior:
+    from sklearn.datasets import load_diabetes
+
     table = load_diabetes(scaled=False)
     y = (table.target - table.target.mean()) / table.target.std()
     return models.linear(_standardised(table.data), y, feature_names=table.feature_names)
 
 
 def _cancer() -> Posterior:
+    from sklearn.datasets import load_breast_cancer
+
     table = load_breast_cancer()
     first = slice(0, 10)  # the mean of each measurement; the rest are its error and its extreme
     X, names = _standardised(table.data[:, first]), table.feature_names[first]

@@ -264,7 +264,7 @@ def test_folders_keep_what_was_fitted(tmp_path: Path, name: str) -> None:
     np.testing.assert_array_equal(again.coef_std_, model.coef_std_)
     np.testing.assert_array_equal(again.sample_predictive(frame), model.sample_predictive(frame))
     assert again.feature_names_in_.tolist() == ["a", "b", "c"]
-    assert "coef" in arviz.from_netcdf(str(tmp_path / "model" / "draws.nc")).posterior
+    assert "coef" in arviz.from_netcdf(str(tmp_path / "model" / "draws.nc"))["posterior"]
     more = {} if name in ("linear", "poisson") else {"classes": np.unique(target)}
     for one in (again, model):
         one.partial_fit(frame[:40], target[:40], **more)
@@ -356,5 +356,5 @@ def test_bad_tables() -> None:
         BayesianLogisticClassifier(**QUICK).fit(X, labels, sample_weight=labels == "yes")
     with pytest.raises(orn.InputError, match="class_weight"):
         BayesianLogisticClassifier(class_weight={"nope": 1.0}, **QUICK).fit(X, labels)
-    with pytest.raises(AttributeError, match="no attribute 'estimator'"):
+    with pytest.raises(AttributeError, match=r"attribute '?estimator"):
         _ = orn.estimator  # type: ignore[attr-defined]

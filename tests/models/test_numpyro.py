@@ -1,7 +1,5 @@
 """NumPyro models as posteriors: densities, refusals, draws against NUTS."""
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -258,14 +256,6 @@ def test_tables_are_to_be_arrays() -> None:
 
     with pytest.raises(orn.InputError, match=r"x is a DataFrame; pass numpy\.asarray"):
         orn.from_numpyro(whole, pd.DataFrame(X), Y)
-
-
-def test_numpyro_is_asked_for_only_when_needed(monkeypatch: pytest.MonkeyPatch) -> None:
-    code = "import sys, ornstein; sys.exit('numpyro' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-    monkeypatch.setattr("ornstein.models.adapters.find_spec", lambda _: None)
-    with pytest.raises(orn.InputError, match=r"pip install 'ornstein\[numpyro\]'"):
-        orn.from_numpyro(whole, X, Y)
 
 
 # Draws -------------------------------------------------------------------------------------------

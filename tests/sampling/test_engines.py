@@ -366,7 +366,7 @@ def test_nuts_says_when_trajectories_diverge() -> None:
 def test_nuts_without_blackjax(monkeypatch: pytest.MonkeyPatch) -> None:
     post = regression(rows=100)
     monkeypatch.setitem(sys.modules, "blackjax", None)
-    with pytest.raises(orn.InputError, match=r"pip install 'ornstein\[reference\]'"):
+    with pytest.raises(orn.MissingExtraError, match=r"pip install 'ornstein\[reference\]'"):
         run(post, orn.plan(post, "nuts"))
 
 

@@ -9,6 +9,14 @@ class InputError(OrnsteinError, ValueError):
     """An argument is wrong; the message says which, what was found and what to do."""
 
 
+class MissingExtraError(OrnsteinError, ImportError):
+    """A package is not installed that only this part of the library needs; says which extra."""
+
+
+class DatasetError(OrnsteinError, RuntimeError):
+    """A data set could not be read, downloaded or stored; the message says what to do."""
+
+
 class UnstablePlanError(OrnsteinError, ValueError):
     """The chain would diverge (T2's stability test); the message names directions and remedy."""
 

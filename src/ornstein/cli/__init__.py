@@ -1,14 +1,17 @@
-"""The command line: ``ornstein --help``."""
+"""The command line: ``ornstein --help``.
+
+Commands import what they need when they run, JAX above all: help is there at once.
+"""
 
 import os
 import sys
 
 from rich.console import Console
 
+from ornstein._base.compilation import cache_settings
 from ornstein._base.errors import OrnsteinError
 from ornstein.cli import paper_commands, table_commands
 from ornstein.cli.root import app
-from ornstein.data.datasets import DatasetError
 
 __all__ = ["app", "main"]
 
@@ -21,15 +24,23 @@ _FAST_LOOPS = "xla_cpu_small_while_loop_byte_threshold"
 
 def main() -> None:
     """Run the command line; a user's mistake ends in one line on standard error."""
-    flags = os.environ.get("XLA_FLAGS", "")
-    if "xla_backend_extra_options" not in flags:
-        option = f"--xla_backend_extra_options={_FAST_LOOPS}=65536"
-        os.environ["XLA_FLAGS"] = f"{flags} {option}".strip()
+    _prepare_jax()
     try:
         app()
-    except (OrnsteinError, DatasetError, OSError) as error:
+    except (OrnsteinError, OSError) as error:
         Console(stderr=True).print(f"ornstein: {error}", style="red", markup=False, soft_wrap=True)
         sys.exit(1)
     except KeyboardInterrupt:
         Console(stderr=True).print("ornstein: interrupted", markup=False)
         sys.exit(130)
+
+
+def _prepare_jax() -> None:
+    """Settings that JAX reads from the environment when it is imported; a user's own stay."""
+    flags = os.environ.get("XLA_FLAGS", "")
+    if "xla_backend_extra_options" not in flags:
+        option = f"--xla_backend_extra_options={_FAST_LOOPS}=65536"
+        os.environ["XLA_FLAGS"] = f"{flags} {option}".strip()
+    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+        for name, value in cache_settings().items():
+            os.environ.setdefault(name.upper(), str(value))

@@ -6,10 +6,8 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from ornstein._base.checks import choice
 from ornstein._base.errors import InputError
 from ornstein.cli.root import Quiet, app
-from ornstein.data import datasets
 
 
 @app.command()
@@ -20,6 +18,7 @@ def demo(
     ] = Path("report.html"),
     seed: Annotated[int, typer.Option(min=0, help="Seed of the draws.")] = 0,
     draws: Annotated[int, typer.Option(min=8, help="Draws per chain.")] = 2000,
+    quick: Annotated[bool, typer.Option("--quick", help="200 draws per chain at most.")] = False,
 ) -> None:
     """Sample two small posteriors, check the draws, and write plots and a report.
 
@@ -27,7 +26,7 @@ def demo(
     """
     from ornstein.demo import run_demo
 
-    run_demo(out, page, Console(), seed, draws)
+    run_demo(out, page, Console(), seed, min(draws, 200) if quick else draws)
 
 
 _WHAT = ("table1", "figure1", "figure2", "figure3")
@@ -54,6 +53,7 @@ def reproduce(
 
     Example: ornstein reproduce table1 --out reproduced
     """
+    from ornstein._base.checks import choice
     from ornstein.experiments import divergence, held_out
 
     choice("what", what, (*_WHAT, "all"))
@@ -90,6 +90,8 @@ def list_datasets(data_home: _Home = None) -> None:
 
     Example: ornstein datasets list
     """
+    from ornstein.data import datasets
+
     here = datasets.available(data_home)
     for name in datasets.names():
         spec = datasets.info(name)
@@ -107,6 +109,9 @@ def download_datasets(
 
     Example: ornstein datasets download wine skin
     """
+    from ornstein._base.checks import choice
+    from ornstein.data import datasets
+
     for name in names:
         choice("name", name, datasets.names())
     for name in names:

@@ -14,15 +14,15 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from ornstein._base import checks
 from ornstein._base.errors import InputError
 from ornstein.cli.root import Quiet, app
-from ornstein.models.families import MODELS
 
 _Target = Annotated[str, typer.Option("--target", "-t", help="Column to predict.")]
 _Model = Annotated[
     str | None,
-    typer.Option("--model", "-m", help=f"One of {', '.join(MODELS)}; guessed if not given."),
+    typer.Option(
+        "--model", "-m", help="One of linear, logistic, softmax, poisson; guessed if not given."
+    ),
 ]
 _Missing = Annotated[
     str, typer.Option(help="What to do with missing values: refuse, drop or impute.")
@@ -285,6 +285,7 @@ def compare(
     """
     import ornstein
     from ornstein import tables
+    from ornstein._base import checks
     from ornstein.api.comparison import DEFAULT
     from ornstein.results import plots
 

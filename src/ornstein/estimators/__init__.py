@@ -11,6 +11,10 @@ prediction comes with its uncertainty. Read ``base`` first; ``streams`` is about
 True
 """
 
+from ornstein._base import extras
+
+extras.require("sklearn", "ornstein.estimators")
+
 from ornstein.estimators.classifier import BayesianLogisticClassifier
 from ornstein.estimators.folders import load
 from ornstein.estimators.regressors import BayesianLinearRegressor, BayesianPoissonRegressor

@@ -13,3 +13,7 @@ Follow one step of ``ornstein.sample``, seven files in all:
 ``settings.py`` holds what goes into a run and what comes out; ``custom_loops.py`` is for loops of
 the user's own.
 """
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach(__name__, ["distributed"])

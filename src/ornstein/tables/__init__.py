@@ -14,6 +14,10 @@ use too.
 Posterior(rows=4, parameters=3: coef[size], coef[kind=b], intercept)
 """
 
+from ornstein._base import extras
+
+extras.require("tables", "ornstein.tables")
+
 from ornstein.tables.encoding import (
     CategoricalColumn,
     Encoding,

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TypeAlias
 
 from ornstein._base.checks import choice
+from ornstein._base.errors import DatasetError
 from ornstein.data.datasets.catalogue import SPECS, Spec
-from ornstein.data.datasets.store import Dataset, DatasetError, read
+from ornstein.data.datasets.store import Dataset, read
 
 __all__ = ["Dataset", "DatasetError", "Spec", "available", "download", "folder", "info", "load"]
 __all__ += ["names"]

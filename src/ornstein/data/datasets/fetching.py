@@ -19,9 +19,10 @@ import numpy as np
 import requests
 from rich.progress import DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
 
+from ornstein._base.errors import DatasetError
 from ornstein._base.progress import display
 from ornstein.data.datasets.catalogue import Delimited, Spec
-from ornstein.data.datasets.store import Array, Arrays, DatasetError, check, write
+from ornstein.data.datasets.store import Array, Arrays, check, write
 
 _CHUNK_BYTES = 1 << 16
 _TIMEOUT_SECONDS = 30

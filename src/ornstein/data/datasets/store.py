@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from ornstein._base.errors import DatasetError
 from ornstein.data.datasets.catalogue import Spec
 from ornstein.storage.folders import write_file
 
@@ -18,10 +19,6 @@ Arrays: TypeAlias = dict[str, Array]
 
 # What NumPy and zipfile raise for a damaged archive, an encrypted one, or one with pickles in it.
 _UNREADABLE = (ValueError, OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error)
-
-
-class DatasetError(RuntimeError):
-    """A data set could not be read, downloaded or stored; the message says what to do."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -81,7 +78,8 @@ def write(path: Path, arrays: Arrays) -> None:
     """Store arrays at `path` in one step."""
     content = BytesIO()
     np.savez_compressed(content, **arrays)  # type: ignore[arg-type]
-    write_file(path, [content.getbuffer()])
+    with content.getbuffer() as view:
+        write_file(path, [view])
 
 
 def check(arrays: Arrays, spec: Spec) -> None:

@@ -1,10 +1,9 @@
 """Posteriors made from other libraries' models."""
 
 from collections.abc import Callable, Mapping, Sequence
-from importlib.util import find_spec
 from typing import Any
 
-from ornstein._base.errors import InputError
+from ornstein._base import extras
 from ornstein.models.posterior import Posterior
 
 __all__ = ["from_numpyro"]
@@ -69,10 +68,7 @@ def from_numpyro(
     >>> orn.sample(post, draws=50).draws["noise"].min() > 0
     np.True_
     """
-    if find_spec("numpyro") is None:
-        raise InputError(
-            "from_numpyro needs NumPyro, which is not installed: pip install 'ornstein[numpyro]'."
-        )
+    extras.require("numpyro", "from_numpyro")
     from ornstein.models.adapters.numpyro import posterior
 
     return posterior(model, args, kwargs, plate, rows, init)

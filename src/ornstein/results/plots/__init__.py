@@ -1,5 +1,9 @@
 """Pictures of a result. Each function returns Matplotlib figures; nothing is shown or saved."""
 
+from ornstein._base import extras
+
+extras.require("report", "ornstein.plots")
+
 from ornstein.results.plots.agreement import comparison, gradient_noise, reliability, residuals
 from ornstein.results.plots.draws import covariance_maps, covariances, intervals, spread, traces
 from ornstein.results.plots.ellipses import projected, projection, projections

@@ -1,5 +1,9 @@
 """One self-contained HTML page about a run: pictures first, nothing loaded from elsewhere."""
 
+from ornstein._base import extras
+
+extras.require("report", "ornstein.report")
+
 from ornstein.results.report.page import LEFT_OUT, cells, render, write
 from ornstein.results.report.pictures import Section
 

@@ -10,7 +10,6 @@ import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from importlib.util import find_spec
 from threading import Lock
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -19,7 +18,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ornstein._base.errors import DivergenceWarning, InputError
+from ornstein._base import extras
+from ornstein._base.errors import DivergenceWarning
 from ornstein._base.precision import double_precision
 from ornstein._base.trees import cast, to_device
 from ornstein._base.types import Array, PyTree, Vector
@@ -41,11 +41,7 @@ def run(post: Posterior, plan: Plan, key: Array, settings: Settings, progress: O
     ``steps`` counts gradients over all rows, a chain's on average. ``path`` holds, for every chain,
     ``gradients``, ``step_size`` and ``divergences`` (after adaptation).
     """
-    if find_spec("blackjax") is None:
-        raise InputError(
-            "method='nuts' needs blackjax, which is not installed: "
-            "pip install 'ornstein[reference]', or choose another method."
-        )
+    extras.require("reference", "method='nuts'")
     began = perf_counter()
     tune = plan.options.get("tune", 500)
     factor = local_root(plan)

@@ -1,0 +1,55 @@
+# What to do, in the order of a run.
+# Rooms of their own.
+from . import estimators, models, tables, theory
+from ._base.compilation import cache_compiled_code
+
+# What they raise and warn of.
+from ._base.errors import (
+    CheckpointError,
+    CheckpointWarning,
+    DivergenceWarning,
+    InputError,
+    InterruptWarning,
+    MissingExtraError,
+    OptimumError,
+    OrnsteinError,
+    TargetWarning,
+    UnstablePlanError,
+)
+from ._base.version import __version__
+from .api.comparison import compare
+from .api.learning import Learned, learn
+from .api.sampling import sample
+
+# What these take and give.
+from .curvature.control_variates import Anchor
+from .curvature.estimation import geometry
+from .curvature.geometry import Geometry
+from .data import datasets
+from .data.on_disk import RowsOnDisk, open_rows
+from .hyper import CrossValidation, Evidence, Learning, cross_validate, evidence
+from .models.adapters import from_numpyro
+from .models.posterior import Posterior
+from .planning.methods import METHODS, VARIANTS, Method
+from .planning.planner import plan
+from .planning.plans import Plan
+from .planning.tuning import tune
+from .results import plots, predictive, report
+from .results.comparison import Comparison, Entry
+from .results.diagnosis import Check, Diagnosis
+from .results.measure import MeasuredKL
+from .results.result import Result
+from .sampling import distributed
+from .sampling.custom_loops import PlanKernel, Rows, as_optax, kernel
+
+__all__ = ["from_numpyro", "geometry", "open_rows", "plan", "tune"]
+__all__ += ["as_optax", "compare", "cross_validate", "evidence", "kernel", "learn", "sample"]
+__all__ += ["cache_compiled_code"]
+__all__ += ["datasets", "distributed", "estimators", "models", "plots", "predictive", "report"]
+__all__ += ["tables", "theory"]
+__all__ += ["METHODS", "VARIANTS", "Anchor", "Geometry", "Method", "Plan", "PlanKernel"]
+__all__ += ["Check", "Comparison", "CrossValidation", "Diagnosis", "Entry", "Evidence", "Learned"]
+__all__ += ["Learning", "MeasuredKL", "Posterior", "Result", "Rows", "RowsOnDisk", "__version__"]
+__all__ += ["CheckpointError", "InputError", "MissingExtraError", "OptimumError"]
+__all__ += ["OrnsteinError", "UnstablePlanError"]
+__all__ += ["CheckpointWarning", "DivergenceWarning", "InterruptWarning", "TargetWarning"]

@@ -1,0 +1,56 @@
+"""Compiled code is kept between processes, and a folder that cannot be written is no obstacle."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from ornstein._base.compilation import cache_settings
+
+OWN = ("JAX_COMPILATION_CACHE_DIR", "JAX_COMPILATION_CACHE_MAX_SIZE")
+LIBRARY = """
+import ornstein as orn, sys
+print(orn.cache_compiled_code(sys.argv[1]))
+import jax, jax.numpy as jnp
+print(jax.jit(lambda x: jnp.sin(x) @ x)(jnp.ones(3)))
+"""
+
+
+def run(args: list[str], **env: str) -> str:
+    """A process of its own, without a cache of the test's."""
+    outer = {name: value for name, value in os.environ.items() if name not in OWN}
+    done = subprocess.run(args, env=outer | env, capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def kept(folder: Path) -> set[str]:
+    return {path.name for path in folder.rglob("*-cache")}
+
+
+def test_a_second_process_compiles_nothing(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", LIBRARY, str(tmp_path)]
+    place, value = run(command).splitlines()
+    first = kept(tmp_path)
+    assert Path(place).parent == tmp_path
+    assert any("jit__lambda" in name for name in first)
+    assert run(command).splitlines() == [place, value]
+    assert kept(tmp_path) == first
+
+
+def test_the_command_line_keeps_compiled_code(tmp_path: Path) -> None:
+    table = tmp_path / "t.csv"
+    table.write_text("x,y\n" + "".join(f"{i % 7},{i % 5}.5\n" for i in range(40)))
+    command = [sys.executable, "-m", "ornstein", "compare", str(table), "--target", "y", "-q"]
+    command += ["--method", "laplace", "--draws", "8"]
+    run(command, XDG_CACHE_HOME=str(tmp_path / "home"), HOME=str(tmp_path))
+    assert kept(tmp_path)
+    own = tmp_path / "own"
+    run(command, JAX_COMPILATION_CACHE_DIR=str(own), XDG_CACHE_HOME=str(tmp_path / "other"))
+    assert not kept(tmp_path / "other"), "a user's own folder is used instead"
+
+
+def test_a_folder_that_cannot_be_made_changes_nothing(tmp_path: Path) -> None:
+    taken = tmp_path / "file"
+    taken.touch()
+    assert cache_settings(taken) == {}
+    assert run([sys.executable, "-c", LIBRARY, str(taken)]).startswith("None\n")
