@@ -9,6 +9,7 @@ STAMP := $(VENV)/.installed
 WORKERS ?= 2
 PYTEST_ARGS ?=
 BENCH ?=
+MATRIX ?=
 PYTEST := $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal
 
 # The folder with the data sets; tests and experiments read it from the environment.
@@ -22,14 +23,15 @@ COMPILED := JAX_COMPILATION_CACHE_DIR=$(CURDIR)/$(VENV)/.compiled \
 	JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0 JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES=-1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow lint docs docs-serve bench reproduce clean
+.PHONY: help demo test test-slow test-matrix lint docs docs-serve dist bench reproduce clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
 	@echo
 	@echo "  PYTHON=...       interpreter that makes .venv, 3.11 or newer (now: $(PYTHON))"
 	@echo "  WORKERS=...      parallel test processes (now: $(WORKERS))"
 	@echo "  PYTEST_ARGS=...  passed on to pytest, such as PYTEST_ARGS='-k kl -x'"
+	@echo "  MATRIX=...       options of make test-matrix, such as MATRIX='--only 3.13'"
 	@echo "  BENCH=...        sections and options of make bench, such as BENCH='rates --quick'"
 	@echo "  ORNSTEIN_DATA=.. folder with the data sets"
 
@@ -41,6 +43,9 @@ test: $(STAMP) ## the test suite and the doctests, without the slow tests
 
 test-slow: $(STAMP) ## the long statistical tests
 	@$(COMPILED) $(PYTEST) -m slow $(PYTEST_ARGS)
+
+test-matrix: $(STAMP) ## the suite with oldest and newest versions, on every Python found (an hour)
+	@$(BIN)/python .ci/matrix.py --workers $(WORKERS) $(MATRIX)
 
 lint: $(STAMP) ## style, format, types and import direction
 	@$(BIN)/ruff check .
@@ -55,6 +60,11 @@ docs: $(STAMP) ## the documentation as a site, in site/
 
 docs-serve: docs ## the same, built again whenever a page changes
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
+
+dist: $(STAMP) ## wheel and source archive, in dist/
+	@rm -rf dist
+	@$(BIN)/uv build --quiet --out-dir dist
+	@ls -1 dist
 
 bench: $(STAMP) ## measure speed against other libraries, and write docs/benchmarks.md (an hour)
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e ".[bench]"
