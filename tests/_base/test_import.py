@@ -7,8 +7,8 @@ import sys
 import pytest
 
 LARGE = (
-    *("arviz", "h5netcdf", "jinja2", "matplotlib", "optax", "pandas", "pyarrow"),
-    *("requests", "rich", "scipy.optimize", "scipy.stats", "sklearn", "typer", "xarray"),
+    *("arviz", "h5netcdf", "jinja2", "matplotlib", "narwhals", "optax", "pandas"),
+    *("pyarrow", "requests", "rich", "scipy.optimize", "scipy.stats", "sklearn", "typer", "xarray"),
 )
 SEEN = "import json, sys, ornstein; {code}; print(json.dumps(sorted(sys.modules)))"
 

@@ -243,7 +243,7 @@ class Encoding:
     def features(self) -> tuple[str, ...]:
         """Names of the columns of ``X``, printable and no two alike."""
         names = [feature for column in self.columns for feature in column.features]
-        return checks.column_names(None, len(names), names) or ()
+        return checks.column_names(names, len(names)) or ()
 
     @property
     def text_columns(self) -> tuple[str, ...]:
