@@ -41,10 +41,10 @@ def test_models_of_every_kind_of_frame_are_the_same(kind: str) -> None:
 @pytest.mark.parametrize("name", NUMERIC)
 def test_columns_of_numbers_are_read_and_gaps_in_them_refused(kind: str, name: str) -> None:
     values = NUMERIC[name]
-    found, names = inputs.table(KINDS[kind].of_values(values))
+    found, names = inputs.table(KINDS[kind].of_columns(b=values))
     np.testing.assert_array_equal(found[:, 0], np.array(values, float))
     assert names == ("b",)
-    holed = KINDS[kind].of_values([None, *values[1:]])
+    holed = KINDS[kind].of_columns(b=[None, *values[1:]])
     with pytest.raises(orn.InputError, match=r"X has NaN.*in b \(1\)"):
         inputs.table(holed)
     with pytest.raises(orn.InputError, match=r"y has NaN.*row 0"):
@@ -57,7 +57,7 @@ def test_columns_of_numbers_are_read_and_gaps_in_them_refused(kind: str, name: s
 @pytest.mark.parametrize("name", ODD)
 def test_other_columns_are_refused_by_name_with_a_remedy(kind: str, name: str) -> None:
     values, remedy = ODD[name]
-    frame = KINDS[kind].of_values(values * N)
+    frame = KINDS[kind].of_columns(b=values * N)
     with pytest.raises(orn.InputError, match=rf"X\['b'\] must be numeric.*{remedy}"):
         inputs.table(frame)
     with pytest.raises(orn.InputError, match=rf"y must be numeric.*{remedy}"):
@@ -88,6 +88,8 @@ def test_rarer_types() -> None:
         (pd.Series([True, 1], dtype=object), "other values"),
         (pd.Series(pd.interval_range(0, 2)), "other values"),
         (pl.Series([object(), object()], dtype=pl.Object), "other values"),
+        (pl.Series(["u", "v"], dtype=pl.Categorical), "categories"),
+        (pl.Series(["u", "v"], dtype=pl.Enum(["v", "u"])), "categories"),
     ):
         with pytest.raises(orn.InputError, match=found):
             inputs.target(column, 2)

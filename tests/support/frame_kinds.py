@@ -12,35 +12,45 @@ import pyarrow as pa
 
 
 class Kind(NamedTuple):
-    """How a kind of frame is made: of a pandas frame, and of one column of Python values."""
+    """How a kind of frame is made: of a pandas frame, and of columns of Python values."""
 
     of_pandas: Callable[[pd.DataFrame], Any]
-    of_values: Callable[[list[Any]], Any]
+    of_columns: Callable[..., Any]
 
 
 def _arrow(frame: pd.DataFrame) -> pa.Table:
     return pa.Table.from_pandas(frame, preserve_index=False)
 
 
-def _of_arrow(values: list[Any]) -> pd.DataFrame:
-    return pd.DataFrame({"b": pd.arrays.ArrowExtensionArray(pa.array(values))})
+def _polars(frame: pd.DataFrame) -> pl.DataFrame:
+    """Categories in their own order, which a Categorical of polars has not."""
+    orders: dict[Any, pl.Enum] = {
+        str(name): pl.Enum(column.dtype.categories)
+        for name, column in frame.items()
+        if isinstance(column.dtype, pd.CategoricalDtype)
+    }
+    return pl.from_pandas(frame).cast(orders)
+
+
+def _backed_by_arrow(**columns: list[Any]) -> pd.DataFrame:
+    arrays = {name: pa.array(values) for name, values in columns.items()}
+    return pd.DataFrame({k: pd.arrays.ArrowExtensionArray(array) for k, array in arrays.items()})
 
 
 KINDS: dict[str, Kind] = {
-    "pandas": Kind(lambda frame: frame, lambda values: pd.DataFrame({"b": values})),
+    "pandas": Kind(lambda frame: frame, lambda **columns: pd.DataFrame(columns)),
     "pandas nullable": Kind(
         lambda frame: frame.convert_dtypes(),
-        lambda values: pd.DataFrame({"b": values}).convert_dtypes(),
+        lambda **columns: pd.DataFrame(columns).convert_dtypes(),
     ),
     "pandas of Arrow": Kind(
-        lambda frame: frame.convert_dtypes(dtype_backend="pyarrow"),
-        _of_arrow,
+        lambda frame: frame.convert_dtypes(dtype_backend="pyarrow"), _backed_by_arrow
     ),
-    "polars": Kind(pl.from_pandas, lambda values: pl.DataFrame({"b": values})),
-    "pyarrow": Kind(_arrow, lambda values: pa.table({"b": values})),
+    "polars": Kind(_polars, lambda **columns: pl.DataFrame(columns)),
+    "pyarrow": Kind(_arrow, lambda **columns: pa.table(columns)),
     "narwhals": Kind(
-        lambda frame: nw.from_native(pl.from_pandas(frame)),
-        lambda values: nw.from_native(pa.table({"b": values})),
+        lambda frame: nw.from_native(_polars(frame)),
+        lambda **columns: nw.from_native(pa.table(columns)),
     ),
 }
 
@@ -66,8 +76,6 @@ ODD: dict[str, tuple[list[Any], str]] = {
 """Columns that no model takes, and what to do with them."""
 
 
-def categories(kind: str, values: list[str], order: list[str]) -> Any:
-    """A frame of a column of categories in an order of their own."""
-    if kind == "polars":
-        return pl.DataFrame({"b": pl.Series(values, dtype=pl.Enum(order))})
-    return KINDS[kind].of_pandas(pd.DataFrame({"b": pd.Categorical(values, order)}))
+def categories(kind: str, values: list[Any], order: list[str], **columns: Any) -> Any:
+    """A frame of a column of categories in an order of their own, and of others."""
+    return KINDS[kind].of_pandas(pd.DataFrame({"b": pd.Categorical(values, order), **columns}))
