@@ -1,6 +1,6 @@
 """Tables, targets and weights as a user gives them, checked: in memory or on disk."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,6 +10,9 @@ from ornstein._base.errors import InputError
 from ornstein.data.frames import Frame, content_of_array, not_numeric, opened
 from ornstein.data.frames import numbers as numbers_of_series
 from ornstein.data.on_disk import AnyRows, RowsOnDisk, map_as_rows
+
+if TYPE_CHECKING:
+    from ornstein.data.frames import Series
 
 
 def table(X: Any, feature_names: Any = None) -> tuple[AnyRows, tuple[str, ...] | None]:
@@ -95,6 +98,17 @@ def labels(y: AnyRows, num_classes: int | None) -> tuple[AnyRows, int]:
             f"y has the label {high:.0f}, outside 0 .. {num_classes - 1}; raise num_classes."
         )
     return y.astype(np.int32), int(high) + 1 if num_classes is None else num_classes
+
+
+def finite_numbers(name: str, value: "Frame | Series") -> npt.NDArray[Any]:
+    """Numbers of a frame or series, none of them missing or infinite."""
+    if isinstance(value, Frame):
+        array, names = value.numbers(name), tuple(map(str, value.names))
+        _finite(name, array, names)
+        return array
+    array = numbers_of_series(name, value)
+    _finite(name, array, None)
+    return array
 
 
 def _rows(name: str, value: Any) -> tuple[AnyRows, Any]:

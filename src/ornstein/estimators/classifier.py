@@ -15,6 +15,7 @@ from ornstein._base.checks import shown
 from ornstein._base.errors import InputError
 from ornstein._base.types import Vector
 from ornstein.data import inputs
+from ornstein.estimators import frames
 from ornstein.estimators.base import BayesianGlm
 from ornstein.models.families import Bernoulli, Categorical, Family
 from ornstein.results import predictive
@@ -66,7 +67,8 @@ class BayesianLogisticClassifier(ClassifierMixin, BayesianGlm):  # type: ignore[
         Parameters
         ----------
         X, y
-            Table and labels; a DataFrame's columns keep their names.
+            Table and labels: arrays, or frames of any library that narwhals knows, whose columns
+            keep their names.
         sample_weight
             How much every row counts; a whole number has the effect of that many copies.
         """
@@ -142,7 +144,9 @@ class BayesianLogisticClassifier(ClassifierMixin, BayesianGlm):  # type: ignore[
     def _checked(
         self, X: npt.ArrayLike, y: npt.ArrayLike, reset: bool
     ) -> tuple[Vector, npt.NDArray[Any]]:
-        table, labels = validate_data(self, X, y, dtype=np.float64, reset=reset)
+        table, labels = validate_data(
+            self, frames.table(X), frames.labels(y), dtype=np.float64, reset=reset
+        )
         check_classification_targets(labels)
         return table, labels
 
