@@ -127,7 +127,8 @@ class BayesianLogisticClassifier(ClassifierMixin, BayesianGlm):  # type: ignore[
 
     def predict_proba(self, X: npt.ArrayLike) -> Vector:
         """Probability of every class, averaged over the draws: (rows, classes)."""
-        return predictive.probabilities(self.draws_, self._table(X))
+        table = self._table(X)
+        return predictive.probabilities(self.draws_, table)
 
     def predict_log_proba(self, X: npt.ArrayLike) -> Vector:
         """Logarithms of :meth:`predict_proba`."""
@@ -136,7 +137,8 @@ class BayesianLogisticClassifier(ClassifierMixin, BayesianGlm):  # type: ignore[
 
     def predict(self, X: npt.ArrayLike) -> npt.NDArray[Any]:
         """The most probable class of every row."""
-        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+        best = self.predict_proba(X).argmax(axis=1)
+        return self.classes_[best]
 
     def _targets(self, simulated: Vector) -> npt.NDArray[Any]:
         return self.classes_[simulated.astype(int)]

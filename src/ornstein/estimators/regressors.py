@@ -75,7 +75,8 @@ class _BayesianRegressor(RegressorMixin, BayesianGlm):  # type: ignore[misc]
 
         Two arrays, or a frame with two columns if :meth:`set_output` asks for one.
         """
-        found = predictive.summarise(self.draws_, self._table(X), interval, self._seed)
+        table = self._table(X)
+        found = predictive.summarise(self.draws_, table, interval, self._seed)
         ends = zip(interval_ends(interval), (found.low, found.high), strict=True)
         return self._contained(X, dict(ends))
 
