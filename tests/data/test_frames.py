@@ -74,7 +74,7 @@ def test_categories_are_refused_by_name(kind: str) -> None:
 
 def test_rarer_types() -> None:
     for column, expected in (
-        (pl.Series("b", [1, 2], dtype=pl.Int128), [1, 2]),
+        (pl.Series("b", [1, 2], dtype=getattr(pl, "Int128", pl.Int64)), [1, 2]),
         (pd.Series(pd.arrays.SparseArray([0.0, 3.0]), name="b"), [0, 3]),
         (pd.Series([np.longdouble(2), 3], name="b", dtype=np.longdouble), [2, 3]),
         (pd.Series([2**70, 1], name="b", dtype=object), [2.0**70, 1]),

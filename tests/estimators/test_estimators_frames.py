@@ -105,7 +105,7 @@ def test_lazy_frames_are_refused(model: BayesianLinearRegressor) -> None:
 @pytest.mark.parametrize("kind", ["pandas", "polars"])
 def test_the_remedy_for_text_is_one(kind: str) -> None:
     table = TARGETS[["a", "label"]]
-    one_hot = OneHotEncoder(drop="first"), ["label"]
+    one_hot = OneHotEncoder(drop="first", sparse_output=False), ["label"]
     encode = make_column_transformer(one_hot, remainder="passthrough")
     chain = make_pipeline(encode, BayesianLinearRegressor(noise_scale=1.0, **QUICK))
     found = chain.fit(KINDS[kind].of_pandas(table), Y).predict(KINDS[kind].of_pandas(table))

@@ -57,7 +57,7 @@ KINDS: dict[str, Kind] = {
 NUMERIC: dict[str, list[Any]] = {
     "floats": [1.5, -2.0, 3.0] * 4,
     "whole": [1, 2, 4] * 4,
-    "decimals": [Decimal("1.5"), Decimal("-2.25"), Decimal(3)] * 4,
+    "decimals": [Decimal("1.50"), Decimal("-2.25"), Decimal("3.00")] * 4,
     "truth": [True, False, True] * 4,
 }
 """Columns that are numbers to a model."""
