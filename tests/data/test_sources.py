@@ -35,7 +35,7 @@ def test_rows_come_as_they_are_asked_for(tmp_path: Path, kind: str) -> None:
     assert found.astype(float)[:3].dtype == float
     with pytest.raises(IndexError, match="rows 0 to 2999"):
         found[[ROWS]]
-    with pytest.raises(TypeError, match="stays on disk"):
+    with pytest.raises(TypeError, match="stays where it is"):
         np.asarray(found)
 
 

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 import scipy.sparse
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import BayesianRidge
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
@@ -234,6 +235,14 @@ def test_rates_with_exposures_are_counts() -> None:
     )
     slope = Z.T @ (counts - years * np.exp(Z @ theta[:2] + theta[2]))
     np.testing.assert_allclose(slope, theta[:2], rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", list(KINDS))
+def test_predictions_before_a_fit_say_so(name: str) -> None:
+    for method in ("predict", "predict_proba", "predict_interval", "sample_predictive"):
+        if hasattr(KINDS[name], method):
+            with pytest.raises(NotFittedError):
+                getattr(KINDS[name](), method)(table(9)[0])
 
 
 def test_names_pipelines_and_grids() -> None:

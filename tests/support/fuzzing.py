@@ -9,6 +9,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
+import polars as pl
+import pyarrow as pa
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -171,9 +173,31 @@ _COLUMNS: tuple[Callable[[int, int], Any], ...] = (
 )
 
 
+_LIBRARIES: tuple[Callable[[Any], Any], ...] = (
+    lambda frame: frame,
+    lambda frame: frame.convert_dtypes(dtype_backend="pyarrow"),
+    pl.from_pandas,
+    lambda frame: pa.Table.from_pandas(frame, preserve_index=False),
+)
+
+
+def _converted(frame: pd.DataFrame, library: Callable[[Any], Any]) -> Any:
+    """The table as another library has it; as it is if that cannot hold it."""
+    try:
+        return library(frame)
+    except (
+        TypeError,
+        ValueError,
+        NotImplementedError,
+        pa.ArrowException,
+        pl.exceptions.PolarsError,
+    ):
+        return frame
+
+
 @st.composite
-def frames(draw: st.DrawFn) -> pd.DataFrame:
-    """Tables of a few rows and columns of every kind, one of them named ``y``."""
+def frames(draw: st.DrawFn) -> Any:
+    """Tables of a few rows and columns of every kind, one of them named ``y``, of any library."""
     rows = draw(st.sampled_from(_ROWS))
     made = draw(
         st.lists(
@@ -184,13 +208,17 @@ def frames(draw: st.DrawFn) -> pd.DataFrame:
     names = [*draw(st.lists(words, min_size=4, max_size=4, unique=True)), "y"][-len(columns) :]
     frame = pd.concat(columns, axis=1) if columns else pd.DataFrame(index=range(rows))
     frame.columns = pd.Index(names[: len(columns)])
-    return frame
+    return _converted(frame, draw(st.sampled_from(_LIBRARIES)))
 
 
 # Arrays ------------------------------------------------------------------------------------------
 
 _DTYPES = ("f8", "f4", "f2", "i8", "i4", "i1", "u8", "u1", "?", "c16", "U3", "O", "M8[D]", "g")
 _SHAPES = ((), (0,), (1,), (6,), (0, 2), (6, 0), (1, 1), (6, 1), (6, 2), (2, 6), (6, 2, 1))
+
+
+def _as_polars(frame: Any) -> Any:
+    return _converted(frame, pl.from_pandas)
 
 
 @st.composite
@@ -209,5 +237,6 @@ def arrays(draw: st.DrawFn) -> Any:
     if form == "list":
         return array.tolist()
     if form == "frame" and array.ndim in (1, 2):
-        return pd.DataFrame(array) if array.ndim == 2 else pd.Series(array)
+        frame = pd.DataFrame(array) if array.ndim == 2 else pd.Series(array)
+        return draw(st.sampled_from([frame, frame, _as_polars(frame)]))
     return np.ma.masked_equal(array, 1) if form == "masked" and dtype.kind in "fi" else array

@@ -56,7 +56,7 @@ BAD_LEARNING: list[tuple[Build, str]] = [
     (lambda: tables.learn(frame(), "Y", "linear"), r"no column 'Y'.*It has 'a'.*mean 'y'"),
     (lambda: tables.learn(frame(), "y", "liner"), r"model='liner'.*Did you mean 'linear'"),
     (lambda: tables.learn(frame(), "y", "linear", "skip"), r"missing='skip'.*refuse, drop, impute"),
-    (lambda: tables.learn([[1]], "y", "linear"), r"frame must be a pandas DataFrame, found list"),  # type: ignore[arg-type]
+    (lambda: tables.learn([[1]], "y", "linear"), r"such as a pandas DataFrame, found list"),
     (lambda: tables.learn(frame()[["y"]], "y", "linear"), r"no column to predict from"),
     (lambda: tables.learn(frame()[:0], "y", "linear"), r"'y' has no values"),
     (lambda: tables.learn(frame()[["a", "a", "y"]], "y", "linear"), r"same name: 'a' \(2\)"),

@@ -129,12 +129,11 @@ def random_key(key: Key) -> jax.Array:
     raise InputError(f"key must be an integer from 0 or one JAX key, found {shown(key)}.")
 
 
-def column_names(X: Any, count: int, given: Any = None) -> tuple[str, ...] | None:
-    """Names of a table's columns: as given, else a DataFrame's own, else none.
+def column_names(names: Any, count: int) -> tuple[str, ...] | None:
+    """Names of a table's columns, if it has any, made fit for tables and plots.
 
-    Made fit for tables and plots: on one line, printable, no two alike.
+    They are on one line, printable, no two alike.
     """
-    names = given if given is not None else getattr(X, "columns", None)
     if names is None:
         return None
     if isinstance(names, str) or not isinstance(names, Iterable):

@@ -1,18 +1,23 @@
 """Tables, targets and weights as a user gives them, checked: in memory or on disk."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ornstein._base.checks import column_names, shown, whole
+from ornstein._base.checks import column_names, whole
 from ornstein._base.errors import InputError
+from ornstein.data.frames import Frame, content_of_array, not_numeric, opened
+from ornstein.data.frames import numbers as numbers_of_series
 from ornstein.data.on_disk import AnyRows, RowsOnDisk, map_as_rows
+
+if TYPE_CHECKING:
+    from ornstein.data.frames import Series
 
 
 def table(X: Any, feature_names: Any = None) -> tuple[AnyRows, tuple[str, ...] | None]:
     """A finite, numeric, two-dimensional table and its column names."""
-    array = _rows("X", X)
+    array, own = _rows("X", X)
     if array.ndim != 2:
         raise InputError(
             f"X must be two-dimensional (rows, columns), found shape {array.shape}."
@@ -20,14 +25,14 @@ def table(X: Any, feature_names: Any = None) -> tuple[AnyRows, tuple[str, ...] |
         )
     if 0 in array.shape:
         raise InputError(f"X is empty: shape {array.shape}.")
-    names = column_names(X, array.shape[1], feature_names)
+    names = column_names(own if feature_names is None else feature_names, array.shape[1])
     _finite("X", array, names)
     return array, names
 
 
 def target(y: Any, rows: int) -> AnyRows:
     """A finite, numeric target with one value per row."""
-    array = _rows("y", y)
+    array, _ = _rows("y", y)
     if not isinstance(array, RowsOnDisk) and array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim != 1:
@@ -41,7 +46,7 @@ def target(y: Any, rows: int) -> AnyRows:
 
 def weights(sample_weight: Any, rows: int) -> npt.NDArray[np.float64]:
     """Weights of rows: finite, none below 0, some above."""
-    array = _numeric("sample_weight", sample_weight).astype(float)
+    array = _numeric("sample_weight", sample_weight)[0].astype(float)
     if array.shape != (rows,):
         raise InputError(
             f"sample_weight must hold one number for each of {rows} rows, found shape "
@@ -95,25 +100,57 @@ def labels(y: AnyRows, num_classes: int | None) -> tuple[AnyRows, int]:
     return y.astype(np.int32), int(high) + 1 if num_classes is None else num_classes
 
 
-def _rows(name: str, value: Any) -> AnyRows:
-    """Numbers in memory, or those that stay on disk as they are."""
+def finite_numbers(name: str, value: "Frame | Series") -> npt.NDArray[Any]:
+    """Numbers of a frame or series, none of them missing or infinite."""
+    if isinstance(value, Frame):
+        array, names = value.numbers(name), tuple(map(str, value.names))
+        _finite(name, array, names)
+        return array
+    array = numbers_of_series(name, value)
+    _finite(name, array, None)
+    return array
+
+
+def _rows(name: str, value: Any) -> tuple[AnyRows, Any]:
+    """Numbers in memory, or those that stay on disk as they are; and names of the columns."""
     value = map_as_rows(value)
     if not isinstance(value, RowsOnDisk):
         return _numeric(name, value)
     if value.dtype.kind not in "fiub":
         raise InputError(f"{name} must be numeric, found dtype {value.dtype} in {value.source}.")
-    return value
+    return value, getattr(value, "columns", None)
 
 
-def _numeric(name: str, value: Any) -> npt.NDArray[Any]:
-    """Numbers as an array; whole numbers beyond 32 bits as floats, which JAX does not wrap."""
+def _numeric(name: str, value: Any) -> tuple[npt.NDArray[Any], Any]:
+    """Numbers as an array, and names of the columns if it has any.
+
+    Whole numbers beyond 32 bits become floats, which JAX does not wrap.
+    """
     if hasattr(value, "tocsr"):
         raise InputError(f"{name} is sparse; convert it with {name}.toarray() if it fits memory.")
     if np.ma.is_masked(value):
         raise InputError(f"{name} has masked values. Drop or impute those rows.")
-    array = _frame(name, value) if hasattr(value, "iloc") else _array(name, value)
+    frame = opened(name, value)
+    if isinstance(frame, Frame):
+        return _narrow(frame.numbers(name)), frame.names
+    array = _array(name, value) if frame is None else numbers_of_series(name, frame)
+    return _narrow(array), None
+
+
+def _array(name: str, value: Any) -> npt.NDArray[Any]:
+    try:
+        array = np.asarray(value)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name} is not a table of numbers: {error}") from error
     if array.dtype.kind not in "fiub":
-        raise InputError(_not_numeric(name, array))
+        values = array.flat if array.dtype.kind == "O" else array.ravel()[:1].tolist()
+        odd = next((value for value in values if not isinstance(value, int | float)), None)
+        raise InputError(not_numeric(name, content_of_array(array), array.dtype, odd))
+    return array
+
+
+def _narrow(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The numbers in a type that JAX has."""
     if array.dtype.kind == "b":
         return array.astype(np.int8)
     if array.dtype.itemsize > 8:  # extended precision
@@ -123,57 +160,6 @@ def _numeric(name: str, value: Any) -> npt.NDArray[Any]:
         fits = int(array.min()) >= -(2**31) and int(array.max()) < 2**31
         return array if fits else array.astype(float)
     return array
-
-
-def _array(name: str, value: Any) -> npt.NDArray[Any]:
-    try:
-        return np.asarray(value)
-    except (TypeError, ValueError) as error:
-        raise InputError(f"{name} is not a table of numbers: {error}") from error
-
-
-def _frame(name: str, frame: Any) -> npt.NDArray[Any]:
-    """A pandas DataFrame or Series, missing values of nullable columns as NaN."""
-    if frame.ndim == 1:
-        return _series(name, frame)
-    if all(isinstance(dtype, np.dtype) and dtype.kind in "fiu" for dtype in frame.dtypes):
-        return np.asarray(frame)
-    columns = []
-    for j, column in enumerate(frame.columns):
-        series = frame.iloc[:, j]
-        if str(series.dtype) == "category":
-            raise InputError(
-                f"{name}[{column!r}] is categorical. Encode it with pandas.get_dummies, or, if its "
-                "categories are quantities, convert it with astype(float)."
-            )
-        columns.append(_series(f"{name}[{column!r}]", series))
-    return np.column_stack(columns) if columns else np.empty(frame.shape)
-
-
-def _series(name: str, series: Any) -> npt.NDArray[Any]:
-    if not isinstance(series.dtype, np.dtype) and series.dtype.kind in "fiub":
-        return np.asarray(series.to_numpy(dtype=float, na_value=np.nan))
-    array = np.asarray(series)
-    if array.dtype.kind not in "fiub":
-        raise InputError(_not_numeric(name, array))
-    return array
-
-
-def _not_numeric(name: str, array: npt.NDArray[Any]) -> str:
-    """Says what was found instead of numbers, with an example."""
-    values = array.flat if array.dtype.kind == "O" else array.ravel()[:1].tolist()
-    odd = next((value for value in values if not isinstance(value, int | float)), None)
-    example = f" (e.g. {shown(odd)})" if odd is not None else ""
-    remedy = "Convert it with astype(float)"
-    if isinstance(odd, str):
-        remedy = "Encode text as numbers first, e.g. with pandas.get_dummies"
-    elif array.dtype.kind in "mM" or hasattr(odd, "isoformat"):
-        remedy = "Turn dates into numbers first, e.g. days since the first"
-    elif array.dtype.kind == "c":
-        remedy = "Split complex numbers into real and imaginary parts"
-    elif odd is None and array.dtype.kind == "O" and array.size:
-        remedy = "Convert it with astype(float); drop or impute missing values"
-    return f"{name} must be numeric, found dtype {array.dtype}{example}. {remedy}."
 
 
 def _finite(name: str, array: AnyRows, names: tuple[str, ...] | None) -> None:

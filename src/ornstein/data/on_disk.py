@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ornstein._base import multihost
-from ornstein._base.checks import shown
+from ornstein._base.checks import nearest, shown
 from ornstein._base.errors import InputError
 from ornstein.storage.records import pack, unpack
 
@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 _SCAN_NUMBERS = 2**22  # read at once where every row is visited
 _TAKEN = 2**14  # rows read by number at once
-_PAGE = 2**12  # bytes
+PAGE = 2**12  # bytes
 _BLOCK_BYTES = 2**14  # of adjacent rows, read from a disk in hardly more time than one row
 _END = object()
 
@@ -97,8 +97,8 @@ class RowsOnDisk(ABC):
     def __array__(self, *_: Any, **__: Any) -> npt.NDArray[Any]:
         """Refused: it would not fit memory."""
         raise TypeError(
-            f"{self.source} stays on disk and is read by blocks of rows, but this needs all of it "
-            "in memory. If it fits, read it with rows[:]."
+            f"{self.source} stays where it is and is read by blocks of rows, but this needs all of "
+            "it as an array. If that fits memory, use rows[:]."
         )
 
     def astype(self, dtype: npt.DTypeLike) -> "RowsOnDisk":
@@ -185,7 +185,7 @@ class InFile(RowsOnDisk):
         path, offset, shape, dtype = self._file
         width = int(np.prod(shape[1:])) * dtype.itemsize
         # Rows that a page holds together are read at once, and so is what lies between them.
-        breaks = np.flatnonzero(np.diff(index) > max(1, _PAGE // max(1, width))) + 1
+        breaks = np.flatnonzero(np.diff(index) > max(1, PAGE // max(1, width))) + 1
         firsts, lasts = index[np.r_[0, breaks]], index[np.r_[breaks - 1, len(index) - 1]]
         lengths = lasts - firsts + 1
         places = np.cumsum(lengths) - lengths
@@ -208,7 +208,7 @@ AnyRows: TypeAlias = npt.NDArray[Any] | RowsOnDisk
 
 
 def open_rows(
-    path: str | Path, columns: str | int | Sequence[str] | Sequence[int] | None = None
+    source: Any, columns: str | int | Sequence[str] | Sequence[int] | None = None
 ) -> RowsOnDisk:
     """Open a table that is too large for memory; its rows are read as they are needed.
 
@@ -219,12 +219,13 @@ def open_rows(
 
     Parameters
     ----------
-    path
+    source
         A ``.npy`` file of one or two axes, a Parquet file, or a folder of Parquet files, which are
-        read in the order of their names.
+        read in the order of their names. Or a data frame, such as an Arrow table that is mapped
+        to memory or a polars DataFrame: it stays as it is, and no array is made of all of it.
     columns
-        Some columns, by number for a ``.npy`` file and by name for Parquet: several make a table,
-        one alone makes a vector. All if not given.
+        Some columns, by number for a ``.npy`` file and by name for Parquet and frames: several
+        make a table, one alone makes a vector. All if not given.
 
     Raises
     ------
@@ -241,7 +242,9 @@ def open_rows(
     >>> X.shape, y[1:3]
     ((4, 2), array([5., 8.]))
     """
-    place = Path(path)
+    if not isinstance(source, str | os.PathLike):
+        return _frame(source, columns)
+    place = Path(source)
     if not place.exists():
         raise InputError(f"{place} does not exist.")
     if place.is_dir() or place.suffix == ".parquet":
@@ -251,6 +254,32 @@ def open_rows(
     if place.suffix != ".npy":
         raise InputError(f"{place} is neither a .npy file nor Parquet; convert it to one of these.")
     return _npy(place, columns)
+
+
+def _frame(source: Any, columns: Any) -> RowsOnDisk:
+    from ornstein.data.frame_rows import FrameRows
+    from ornstein.data.frames import Frame, opened
+
+    frame = opened("source", source)
+    if not isinstance(frame, Frame):
+        raise InputError(
+            f"source must be a path or a data frame, found {type(source).__name__}; arrays need "
+            "not be opened."
+        )
+    return FrameRows(frame, columns)
+
+
+def chosen_names(source: str, columns: Any, known: list[Any]) -> list[str]:
+    """Names of columns: all, one or several, each of which there is."""
+    names = known if columns is None else [columns] if isinstance(columns, str) else columns
+    if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
+        raise InputError(f"columns of {source} go by name, found {shown(names)}.")
+    if not names:
+        raise InputError("columns is empty; name at least one.")
+    for name in names:
+        if name not in known:
+            raise InputError(f"{source} has no column {name!r}.{nearest(name, known)}")
+    return list(names)
 
 
 def _npy(path: Path, columns: Any) -> RowsOnDisk:

@@ -2,7 +2,6 @@
 
 import bisect
 import threading
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ornstein._base.checks import nearest, shown
 from ornstein._base.errors import InputError
-from ornstein.data.on_disk import RowsOnDisk
+from ornstein.data.on_disk import RowsOnDisk, chosen_names
 
 _SMALLEST_BLOCK = 256  # rows of a row group, which is decoded as a whole
 _GROUP_SHARE = 16
@@ -32,8 +30,7 @@ class Parquet(RowsOnDisk):
             if not file.schema_arrow.equals(schema):
                 raise InputError(f"{name} has other columns than {files[0]}.")
         one = isinstance(columns, str)
-        names = schema.names if columns is None else [columns] if one else columns
-        self._names = _checked_names(path, names, schema.names)
+        self._names = chosen_names(str(path), columns, schema.names)
         self.dtype = _common_dtype(path, schema, self._names)
         groups = {
             (file, number): file.metadata.row_group(number).num_rows
@@ -87,17 +84,6 @@ def _opened(file: Path) -> pq.ParquetFile:
         return pq.ParquetFile(file, memory_map=False)
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"{file} cannot be read as Parquet: {error}") from error
-
-
-def _checked_names(path: Path, names: Any, known: list[str]) -> list[str]:
-    if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
-        raise InputError(f"columns of {path} go by name, found {shown(names)}.")
-    if not names:
-        raise InputError("columns is empty; name at least one.")
-    for name in names:
-        if name not in known:
-            raise InputError(f"{path} has no column {name!r}.{nearest(name, known)}")
-    return list(names)
 
 
 def _common_dtype(path: Path, schema: Any, names: list[str]) -> np.dtype[Any]:

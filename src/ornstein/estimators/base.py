@@ -14,6 +14,7 @@ from ornstein._base import checks
 from ornstein._base.errors import InputError
 from ornstein._base.types import Vector
 from ornstein.data import inputs
+from ornstein.estimators import frames
 from ornstein.estimators.streams import Kept, Moments, earlier_rows, past_of
 from ornstein.models.families import Family
 from ornstein.models.hyperparameters import Groups
@@ -24,7 +25,7 @@ from ornstein.tables.fitting import FitOptions, Precision, Scale, fit_rows, hype
 
 
 @dataclass(eq=False, repr=False)
-class BayesianGlm(BaseEstimator):  # type: ignore[misc]
+class BayesianGlm(frames.OutputMixin, BaseEstimator):  # type: ignore[misc]
     """A generalised linear model with a normal prior on the coefficients of standardised columns.
 
     Parameters and attributes are described with the estimators.
@@ -101,7 +102,7 @@ class BayesianGlm(BaseEstimator):  # type: ignore[misc]
     def _table(self, X: npt.ArrayLike) -> Vector:
         """New rows, checked against those fitted to."""
         check_is_fitted(self, "draws_")
-        return np.asarray(validate_data(self, X, dtype=np.float64, reset=False))
+        return np.asarray(validate_data(self, frames.table(X), dtype=np.float64, reset=False))
 
     def _options(self) -> FitOptions:
         run = {name: getattr(self, name) for name in ("chains", "draws", "method", "batch_size")}

@@ -15,6 +15,7 @@ from ornstein._base.checks import shown
 from ornstein._base.errors import InputError
 from ornstein._base.types import Vector
 from ornstein.data import inputs
+from ornstein.estimators import frames
 from ornstein.estimators.base import BayesianGlm
 from ornstein.models.families import Bernoulli, Categorical, Family
 from ornstein.results import predictive
@@ -66,7 +67,8 @@ class BayesianLogisticClassifier(ClassifierMixin, BayesianGlm):  # type: ignore[
         Parameters
         ----------
         X, y
-            Table and labels; a DataFrame's columns keep their names.
+            Table and labels: arrays, or frames of any library that narwhals knows, whose columns
+            keep their names.
         sample_weight
             How much every row counts; a whole number has the effect of that many copies.
         """
@@ -125,7 +127,8 @@ class BayesianLogisticClassifier(ClassifierMixin, BayesianGlm):  # type: ignore[
 
     def predict_proba(self, X: npt.ArrayLike) -> Vector:
         """Probability of every class, averaged over the draws: (rows, classes)."""
-        return predictive.probabilities(self.draws_, self._table(X))
+        table = self._table(X)
+        return predictive.probabilities(self.draws_, table)
 
     def predict_log_proba(self, X: npt.ArrayLike) -> Vector:
         """Logarithms of :meth:`predict_proba`."""
@@ -134,7 +137,8 @@ class BayesianLogisticClassifier(ClassifierMixin, BayesianGlm):  # type: ignore[
 
     def predict(self, X: npt.ArrayLike) -> npt.NDArray[Any]:
         """The most probable class of every row."""
-        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+        best = self.predict_proba(X).argmax(axis=1)
+        return self.classes_[best]
 
     def _targets(self, simulated: Vector) -> npt.NDArray[Any]:
         return self.classes_[simulated.astype(int)]
@@ -142,7 +146,9 @@ class BayesianLogisticClassifier(ClassifierMixin, BayesianGlm):  # type: ignore[
     def _checked(
         self, X: npt.ArrayLike, y: npt.ArrayLike, reset: bool
     ) -> tuple[Vector, npt.NDArray[Any]]:
-        table, labels = validate_data(self, X, y, dtype=np.float64, reset=reset)
+        table, labels = validate_data(
+            self, frames.table(X), frames.labels(y), dtype=np.float64, reset=reset
+        )
         check_classification_targets(labels)
         return table, labels
 

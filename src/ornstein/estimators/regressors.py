@@ -12,9 +12,11 @@ from sklearn.utils.validation import validate_data
 
 from ornstein._base.errors import InputError
 from ornstein._base.types import Vector
+from ornstein.estimators import frames
 from ornstein.estimators.base import BayesianGlm
 from ornstein.models.families import Family, Gaussian, Poisson
 from ornstein.results import predictive
+from ornstein.results.arviz import interval_ends
 from ornstein.tables.fitting import Scale
 
 
@@ -31,7 +33,8 @@ class _BayesianRegressor(RegressorMixin, BayesianGlm):  # type: ignore[misc]
         Parameters
         ----------
         X, y
-            Table and target: numbers without gaps; a DataFrame's columns keep their names.
+            Table and target, numbers without gaps: arrays, or frames of any library that narwhals
+            knows, whose columns keep their names.
         sample_weight
             How much every row counts; a whole number has the effect of that many copies.
         """
@@ -67,17 +70,28 @@ class _BayesianRegressor(RegressorMixin, BayesianGlm):  # type: ignore[misc]
             mean = predictive.expectation(self.draws_, table)
         return (mean, predictive.spread(self.draws_, table)) if return_std else mean
 
-    def predict_interval(self, X: npt.ArrayLike, interval: float = 0.9) -> tuple[Vector, Vector]:
-        """Lower and upper ends of central intervals that contain a new target that often."""
-        found = predictive.summarise(self.draws_, self._table(X), interval, self._seed)
-        return found.low, found.high
+    def predict_interval(self, X: npt.ArrayLike, interval: float = 0.9) -> Any:
+        """Lower and upper ends of central intervals that contain a new target that often.
+
+        Two arrays, or a frame with two columns if :meth:`set_output` asks for one.
+        """
+        table = self._table(X)
+        found = predictive.summarise(self.draws_, table, interval, self._seed)
+        ends = zip(interval_ends(interval), (found.low, found.high), strict=True)
+        return self._contained(X, dict(ends))
 
     def _regress(
         self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: Any, stream: bool
     ) -> Self:
         first, fewest = not (stream and self._again()), 1 if stream else 2
         table, target = validate_data(
-            self, X, y, dtype=float, y_numeric=True, reset=first, ensure_min_samples=fewest
+            self,
+            frames.table(X),
+            frames.target(y),
+            dtype=float,
+            y_numeric=True,
+            reset=first,
+            ensure_min_samples=fewest,
         )
         target = np.asarray(target, float)
         if self.__sklearn_tags__().target_tags.positive_only and target.min() < 0:

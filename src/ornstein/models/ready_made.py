@@ -37,7 +37,8 @@ def linear(
     Parameters
     ----------
     X
-        Table of shape (rows, columns); an array or a DataFrame.
+        Table of shape (rows, columns): an array, or a data frame of pandas, polars, pyarrow or any
+        library that narwhals knows.
     y
         Target, one number per row.
     prior_precision
@@ -48,7 +49,7 @@ def linear(
     intercept
         Whether to add an intercept.
     feature_names
-        Names of the columns; a DataFrame's own by default.
+        Names of the columns; a data frame's own by default.
     groups
         Which columns share a prior precision when it is learned: all but the intercept (None),
         none (``"columns"``: automatic relevance determination), or those with the same label (one

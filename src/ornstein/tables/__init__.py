@@ -1,9 +1,9 @@
 """From a user's table to a posterior, and its coefficients back to the user's units.
 
-``read`` a CSV or Parquet file, ``learn`` how its columns become numbers, and ``fit_table``: the
-model predicts later tables, and can be saved and loaded. Or make the ``posterior``, sample it, and
-``unstandardise`` the draws. Read ``model`` first, then ``encoding``; ``fitting`` is what estimators
-use too.
+``read`` a CSV or Parquet file, or take a data frame of any library; ``learn`` how its columns
+become numbers, and ``fit_table``: the model predicts later tables, and can be saved and loaded. Or
+make the ``posterior``, sample it, and ``unstandardise`` the draws. Read ``model`` first, then
+``encoding``; ``arrow`` is the door for frames, and ``fitting`` is what estimators use too.
 
 >>> import pandas as pd
 >>> frame = pd.DataFrame({"size": [1, 2, 3, 4], "kind": list("abab"), "sold": list("nyyn")})
@@ -18,13 +18,13 @@ from ornstein._base import extras
 
 extras.require("tables", "ornstein.tables")
 
+from ornstein.tables.arrow import require_columns
 from ornstein.tables.encoding import (
     CategoricalColumn,
     Encoding,
     NumericColumn,
     Target,
     Units,
-    require_columns,
 )
 from ornstein.tables.fitting import (
     INTERCEPT_PRECISION,

@@ -1,12 +1,12 @@
-"""What a column contains: numbers or labels. Anything else is refused by name."""
+"""Columns of Arrow tables: as numbers, and as labels."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -15,18 +15,7 @@ from ornstein._base.errors import InputError
 from ornstein.models.families import TargetColumn
 
 Floats = npt.NDArray[np.float64]
-Kind = Literal["numbers", "labels"]
-
-_OBJECT_KINDS: dict[str, Kind] = {
-    "string": "labels",
-    "boolean": "labels",
-    "integer": "numbers",
-    "floating": "numbers",
-    "mixed-integer-float": "numbers",
-    "decimal": "numbers",
-    "empty": "numbers",
-}
-_TIMES = ("date", "datetime", "datetime64", "time", "timedelta", "timedelta64", "period")
+NUMBERS, TEXT = pa.float64(), pa.large_string()
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,19 +29,9 @@ class Labels:
     codes: npt.NDArray[np.intp]
 
 
-def named(frame: Any) -> pd.DataFrame:
-    """The table with its column names as text, no two alike."""
-    if not isinstance(frame, pd.DataFrame):
-        raise InputError(f"frame must be a pandas DataFrame, found {type(frame).__name__}.")
-    names = [str(name) for name in frame.columns]
-    distinct_names(names, "The table")
-    return frame if names == list(frame.columns) else frame.set_axis(names, axis=1)
-
-
 def distinct_names(names: list[str], where: str, hint: str = "") -> None:
     """Refuse two columns of one name."""
-    seen = pd.Series(names, dtype=object).value_counts()
-    twice = {name: int(count) for name, count in seen.items() if count > 1}
+    twice = {name: count for name, count in Counter(names).most_common() if count > 1}
     if twice:
         raise InputError(
             f"{where} has columns of the same name: {listing(twice)}. Rename all but one.{hint}"
@@ -64,50 +43,17 @@ def listing(counts: Mapping[Any, int]) -> str:
     return few([f"{shown(name)} ({count:,})" for name, count in counts.items()])
 
 
-def kind(name: str, series: "pd.Series[Any]") -> Kind:
-    """Whether a column contains numbers or labels (text, categories, truth values).
-
-    Dates, complex numbers, bytes, lists and mixtures are refused.
-    """
-    dtype = series.dtype
-    if isinstance(dtype, pd.CategoricalDtype) or pd.api.types.is_bool_dtype(dtype):
-        return "labels"
-    if pd.api.types.is_complex_dtype(dtype):
-        raise InputError(
-            f"Column {shown(name)} contains complex numbers; split them into two columns."
-        )
-    if pd.api.types.is_numeric_dtype(dtype):
-        return "numbers"
-    inferred = pd.api.types.infer_dtype(series, skipna=True)
-    if inferred in _OBJECT_KINDS:
-        return _OBJECT_KINDS[inferred]
-    if inferred in _TIMES:
-        raise InputError(
-            f"Column {shown(name)} contains dates or times. Turn them into numbers, such as days "
-            "since the first, or leave the column out."
-        )
-    raise InputError(
-        f"Column {shown(name)} contains {_types(series)}; a column must hold numbers throughout or "
-        "text throughout. Convert it, or leave it out."
-    )
+def is_numeric(column: Any) -> bool:
+    """Whether a column contains numbers; else it contains labels (text, categories)."""
+    return bool(column.type == NUMBERS)
 
 
-def _types(series: "pd.Series[Any]") -> str:
-    """The types of a column's values, an example of each."""
-    examples = {type(value).__name__: value for value in reversed(list(series.dropna()))}
-    shown_types = [f"{name} (such as {shown(value)})" for name, value in examples.items()]
-    return " and ".join(reversed(shown_types[-3:])) or f"values of type {series.dtype}"
-
-
-def numbers(name: str, series: "pd.Series[Any]") -> Floats:
+def numbers(name: str, column: Any) -> Floats:
     """A column as finite numbers, missing ones NaN; text is read as numbers where it can be."""
-    if kind(name, series) == "labels":
-        values = _numbers_of_labels(name, labels(name, series))
+    if is_numeric(column):
+        values = np.asarray(column.to_numpy(), np.float64)
     else:
-        try:
-            values = series.to_numpy(dtype=np.float64, na_value=np.nan)
-        except (OverflowError, TypeError, ValueError) as error:
-            raise InputError(f"Column {shown(name)} cannot be read as numbers: {error}.") from error
+        values = _numbers_of_labels(name, labels(name, column))
     count = int(np.isinf(values).sum())
     if count:
         raise InputError(
@@ -161,23 +107,31 @@ def parse_numbers(texts: Any) -> Floats | None:
     return np.array(values.to_numpy(zero_copy_only=False), dtype=np.float64)
 
 
-def labels(name: str, series: "pd.Series[Any]") -> Labels:
+def labels(name: str, column: Any) -> Labels:
     """A column as labels: categories in their own order, numbers by size, text by alphabet."""
-    if isinstance(series.dtype, pd.CategoricalDtype):
-        codes = np.asarray(series.cat.codes, np.intp)
-        texts = [_text(value) for value in series.cat.categories]
-    elif kind(name, series) == "numbers":
-        codes, values = pd.factorize(numbers(name, series), sort=True)
-        texts = [_text(value) for value in values]
+    if is_numeric(column):
+        values = numbers(name, column)
+        known = ~np.isnan(values)
+        levels, places = np.unique(values[known], return_inverse=True)
+        codes = np.full(len(values), -1)
+        codes[known] = places
+        texts = [text_of(value) for value in levels.tolist()]
     else:
-        codes, words = pd.factorize(series)
-        order = sorted(range(len(words)), key=lambda i: str(words[i]))
-        codes = _recoded(codes, np.argsort(order))
-        texts = [_text(words[i]) for i in order]
+        codes, texts = _codes(column)
+        if column.type == TEXT:
+            order = sorted(range(len(texts)), key=texts.__getitem__)
+            codes, texts = _recoded(codes, np.argsort(order)), [texts[i] for i in order]
     present = dict.fromkeys(texts[code] for code in np.unique(codes[codes >= 0]))
     position = {text: i for i, text in enumerate(present)}
     codes = _recoded(codes, np.array([position.get(text, -1) for text in texts], np.intp))
     return Labels(tuple(present), codes)
+
+
+def _codes(column: Any) -> tuple[npt.NDArray[Any], list[str]]:
+    """Which of the distinct texts or categories every row has, and those."""
+    whole = column.combine_chunks()
+    encoded = whole.dictionary_encode() if column.type == TEXT else whole
+    return np.asarray(encoded.indices.fill_null(-1)), encoded.dictionary.to_pylist()
 
 
 def _recoded(codes: npt.NDArray[Any], new: npt.NDArray[Any]) -> npt.NDArray[np.intp]:
@@ -185,15 +139,30 @@ def _recoded(codes: npt.NDArray[Any], new: npt.NDArray[Any]) -> npt.NDArray[np.i
     return np.append(new, -1).astype(np.intp)[codes]
 
 
-def _text(value: Any) -> str:
+def text_of(value: Any) -> str:
     """A label as text; whole numbers without a decimal point."""
     if isinstance(value, float):
         return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(float(value))
     return str(value)
 
 
-def target_column(name: str, series: "pd.Series[Any]") -> TargetColumn:
+def missing_counts(table: pa.Table) -> dict[str, int]:
+    """How many values are missing in each column that lacks some."""
+    counts = {name: table[name].null_count for name in table.column_names}
+    return {name: count for name, count in counts.items() if count}
+
+
+def complete_rows(table: pa.Table) -> npt.NDArray[np.bool_]:
+    """Which rows miss no value."""
+    complete = np.ones(table.num_rows, np.bool_)
+    for column in table.columns:
+        if column.null_count:
+            complete &= np.asarray(column.is_valid())
+    return complete
+
+
+def target_column(name: str, column: Any) -> TargetColumn:
     """The column to predict as families see it; missing values are passed over."""
-    present = series.dropna()
-    values = numbers(name, present) if kind(name, present) == "numbers" else None
+    present = column.drop_null()
+    values = numbers(name, present) if is_numeric(present) else None
     return TargetColumn(name, labels(name, present).levels, values)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
+import pyarrow as pa
 
 from ornstein._base import checks
 from ornstein._base.checks import names_of, shown
@@ -21,7 +21,8 @@ from ornstein._base.types import Vector
 from ornstein.models.families import FAMILIES, MODELS, Family
 from ornstein.storage import codec
 from ornstein.tables import columns
-from ornstein.tables.columns import Floats, listing
+from ornstein.tables.arrow import arrow_table
+from ornstein.tables.columns import Floats, complete_rows, listing, missing_counts
 
 MISSING = ("refuse", "drop", "impute")
 _VERSION = 2  # of an encoding as JSON
@@ -84,9 +85,9 @@ class NumericColumn:
         """What each of them is divided by."""
         return (self.scale,)
 
-    def encode(self, series: "pd.Series[Any]") -> Floats:
+    def encode(self, column: Any) -> Floats:
         """Columns of ``X``; a missing value is replaced by the mean."""
-        values = columns.numbers(self.name, series)
+        values = columns.numbers(self.name, column)
         with np.errstate(over="ignore"):
             encoded = (np.where(np.isnan(values), self.centre, values) - self.centre) / self.scale
         if not np.isfinite(encoded).all():
@@ -132,9 +133,9 @@ class CategoricalColumn:
         """What each of them is divided by: nothing."""
         return (1.0,) * len(self.centres)
 
-    def encode(self, series: "pd.Series[Any]") -> Floats:
+    def encode(self, column: Any) -> Floats:
         """Columns of ``X``; a missing value is its own level if it was learned, else the mean."""
-        place = _places(f"Column {shown(self.name)}", "with levels", self.levels, self.name, series)
+        place = _places(f"Column {shown(self.name)}", "with levels", self.levels, self.name, column)
         indicator = (place[:, None] == np.arange(1, len(self.levels))).astype(np.float64)
         return np.where(place[:, None] < 0, 0.0, indicator - np.array(self.centres))
 
@@ -159,12 +160,12 @@ class Target:
         """Refuse what standardises nothing."""
         _check_units(self.centre, self.scale)
 
-    def encode(self, series: "pd.Series[Any]") -> npt.NDArray[Any]:
+    def encode(self, column: Any) -> npt.NDArray[Any]:
         """The target as ``y``: class numbers (int64) or numbers (float64)."""
         if self.classes is None:
-            return (columns.numbers(self.name, series) - self.centre) / self.scale
+            return (columns.numbers(self.name, column) - self.centre) / self.scale
         where = f"The target {shown(self.name)}"
-        return _places(where, "of classes", self.classes, self.name, series).astype(np.int64)
+        return _places(where, "of classes", self.classes, self.name, column).astype(np.int64)
 
 
 def _check_units(centre: float, scale: float) -> None:
@@ -178,10 +179,10 @@ def _wrong(name: str, expected: str, found: Any) -> InputError:
 
 
 def _places(
-    where: str, what: str, levels: tuple[str | None, ...], name: str, series: "pd.Series[Any]"
+    where: str, what: str, levels: tuple[str | None, ...], name: str, column: Any
 ) -> npt.NDArray[np.intp]:
     """Which of the levels every row has: that of None, or -1, where its value is missing."""
-    found = columns.labels(name, series)
+    found = columns.labels(name, column)
     unknown = [level for level in found.levels if level not in levels]
     if unknown:
         learned = names_of(level for level in levels if level is not None)
@@ -243,37 +244,36 @@ class Encoding:
     def features(self) -> tuple[str, ...]:
         """Names of the columns of ``X``, printable and no two alike."""
         names = [feature for column in self.columns for feature in column.features]
-        return checks.column_names(None, len(names), names) or ()
+        return checks.column_names(names, len(names)) or ()
 
     @property
     def text_columns(self) -> tuple[str, ...]:
         """Columns with labels, to be read as text."""
         return tuple(one.name for one in self.columns if isinstance(one, CategoricalColumn))
 
-    def encode(self, frame: pd.DataFrame) -> Floats:
-        """Columns of ``X``, float64, one row for every row of a table.
+    def encode(self, frame: Any) -> Floats:
+        """Columns of ``X``, float64, one row for every row of a table of any library.
 
         Columns that were not learned are ignored. Missing values are refused, unless the
         encoding was learned with ``missing="impute"``.
         """
-        frame = self._chosen(frame)
+        table = self._chosen(frame)
         if self.missing != "impute":
-            _refuse_missing(frame)
-        return np.hstack([column.encode(frame[column.name]) for column in self.columns])
+            _refuse_missing(table)
+        return np.hstack([column.encode(table[column.name]) for column in self.columns])
 
-    def encode_target(self, frame: pd.DataFrame) -> npt.NDArray[Any]:
+    def encode_target(self, frame: Any) -> npt.NDArray[Any]:
         """The target ``y`` of every row of a table, in the units the model works in."""
-        frame = columns.named(frame)
-        require_columns(frame, [self.target.name])
-        _refuse_missing(frame[[self.target.name]])
-        return self.target.encode(frame[self.target.name])
+        table = arrow_table(frame, [self.target.name])
+        _refuse_missing(table)
+        return self.target.encode(table[self.target.name])
 
-    def complete(self, frame: pd.DataFrame) -> npt.NDArray[np.bool_]:
+    def complete(self, frame: Any) -> npt.NDArray[np.bool_]:
         """Which rows of a table can be encoded: all, or those without missing values."""
-        frame = self._chosen(frame)
+        table = self._chosen(frame)
         if self.missing == "impute":
-            return np.ones(len(frame), np.bool_)
-        return np.asarray(frame.notna().to_numpy().all(axis=1))
+            return np.ones(table.num_rows, np.bool_)
+        return complete_rows(table)
 
     def to_json(self) -> str:
         """The encoding as JSON, in ASCII, for :meth:`from_json`."""
@@ -284,32 +284,13 @@ class Encoding:
         """Read what :meth:`to_json` wrote; anything else is an `InputError`."""
         return codec.from_json(text, cls, _VERSION, "The encoding")
 
-    def _chosen(self, frame: pd.DataFrame) -> pd.DataFrame:
-        frame = columns.named(frame)
-        names = [column.name for column in self.columns]
-        require_columns(frame, names)
-        return frame[names]
+    def _chosen(self, frame: Any) -> pa.Table:
+        return arrow_table(frame, [column.name for column in self.columns])
 
 
-def require_columns(frame: pd.DataFrame, names: list[str]) -> None:
-    """Refuse a table that lacks columns."""
-    absent = [name for name in names if name not in frame.columns]
-    if absent:
-        raise InputError(
-            f"The table has no column {names_of(absent)}. It has {names_of(frame.columns)}."
-            + checks.nearest(absent[0], frame.columns)
-        )
-
-
-def _refuse_missing(frame: pd.DataFrame) -> None:
-    counts = missing_counts(frame)
+def _refuse_missing(table: pa.Table) -> None:
+    counts = missing_counts(table)
     if counts:
         raise InputError(
             f"Missing values in {listing(counts)}. Leave those rows out, or fill them in."
         )
-
-
-def missing_counts(frame: pd.DataFrame) -> dict[str, int]:
-    """How many values are missing in each column that lacks some."""
-    counts = frame.isna().sum()
-    return {str(name): int(count) for name, count in counts.items() if count}

@@ -134,7 +134,7 @@ def build_posterior(
         )
     precision = _precisions(options.prior_precision, features, intercept)
     prior = Prior(precision, intercept, options.groups, learn)
-    return build(family, rows, checks.column_names(None, features, names), prior, numbers, past)
+    return build(family, rows, checks.column_names(names, features), prior, numbers, past)
 
 
 def _precisions(given: Precision, features: int, intercept: bool) -> list[float]:

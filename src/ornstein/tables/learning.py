@@ -6,13 +6,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
+import pyarrow as pa
 
 from ornstein._base.checks import choice, few, names_of, shown
 from ornstein._base.errors import InputError
 from ornstein.models.families import FAMILIES, MODELS, TargetColumn
 from ornstein.tables import columns
-from ornstein.tables.columns import Floats, Labels, listing
+from ornstein.tables.arrow import arrow_table, require_columns
+from ornstein.tables.columns import Floats, Labels, complete_rows, listing, missing_counts
 from ornstein.tables.encoding import (
     MISSING,
     CategoricalColumn,
@@ -20,8 +21,6 @@ from ornstein.tables.encoding import (
     Encoding,
     NumericColumn,
     Target,
-    missing_counts,
-    require_columns,
 )
 
 MAX_LEVELS = 100
@@ -43,7 +42,7 @@ class EncodedTable(NamedTuple):
 
 
 def learn(
-    frame: pd.DataFrame, target: str, model: str | None = None, missing: str = "refuse"
+    frame: Any, target: str, model: str | None = None, missing: str = "refuse"
 ) -> EncodedTable:
     """Learn how the columns of a table become numbers, and encode its rows.
 
@@ -55,7 +54,7 @@ def learn(
     Parameters
     ----------
     frame
-        The table.
+        The table: a data frame of pandas, polars, pyarrow or any library that narwhals knows.
     target
         Name of the column to predict; all others are used to predict it.
     model
@@ -72,19 +71,18 @@ def learn(
         guess = [f"{why} Fitting a {model} model."]
     choice("model", model, MODELS)
     choice("missing", missing, MISSING)
-    frame = columns.named(frame)
-    _require_target(frame, target)
-    for name in frame.columns:
-        columns.kind(name, frame[name])
-    frame, notes = _resolve_missing(frame, target, missing)
-    to_predict = _learn_target(model, columns.target_column(target, frame[target]))
-    used, more = _learn_columns(frame.drop(columns=target))
+    require_columns(frame, [target])
+    table = arrow_table(frame)
+    _require_values(table, target)
+    table, notes = _resolve_missing(table, target, missing)
+    to_predict = _learn_target(model, columns.target_column(target, table[target]))
+    used, more = _learn_columns(table.drop_columns([target]))
     encoding = Encoding(model, missing, used, to_predict)
-    X, y = encoding.encode(frame), encoding.encode_target(frame)
+    X, y = encoding.encode(table), encoding.encode_target(table)
     return EncodedTable(encoding, X, y, (*guess, *notes, *more, *_references(used)))
 
 
-def guess_model(frame: pd.DataFrame, target: str) -> tuple[str, str]:
+def guess_model(frame: Any, target: str) -> tuple[str, str]:
     """Guess a model from the target alone, and say why in one sentence.
 
     Two distinct values, of whatever type, call for ``logistic``. Text, categories and truth
@@ -94,21 +92,21 @@ def guess_model(frame: pd.DataFrame, target: str) -> tuple[str, str]:
 
     Examples
     --------
+    >>> import pandas as pd
     >>> guess_model(pd.DataFrame({"eggs": [0, 3, 2, 4]}), "eggs")[0]
     'poisson'
     """
-    frame = columns.named(frame)
-    _require_target(frame, target)
-    column = columns.target_column(target, frame[target])
+    table = arrow_table(frame, [target])
+    _require_values(table, target)
+    column = columns.target_column(target, table[target])
     column.refuse_constant()
     reasons = {name: FAMILIES[name].recognise(column) for name in reversed(MODELS)}
     return next((name, why) for name, why in reasons.items() if why is not None)
 
 
-def _require_target(frame: pd.DataFrame, target: str) -> None:
-    """The column to predict must exist and have values."""
-    require_columns(frame, [target])
-    if frame[target].isna().all():
+def _require_values(table: pa.Table, target: str) -> None:
+    """The column to predict must have values."""
+    if table[target].null_count == table.num_rows:
         raise InputError(f"The target {shown(target)} has no values.")
 
 
@@ -133,55 +131,53 @@ def _references(used: tuple[Column, ...]) -> list[str]:
     return [f"Levels are compared: those of {few(parts)}."] if parts else []
 
 
-def _resolve_missing(
-    frame: pd.DataFrame, target: str, missing: str
-) -> tuple[pd.DataFrame, list[str]]:
+def _resolve_missing(table: pa.Table, target: str, missing: str) -> tuple[pa.Table, list[str]]:
     """The rows and columns to use, and notes on the others."""
-    counts = missing_counts(frame)
+    counts = missing_counts(table)
     if not counts:
-        return frame, []
+        return table, []
     if missing == "refuse":
         raise InputError(
             f"Missing values in {listing(counts)}. Have those rows dropped (missing='drop', on the "
             "command line --missing drop) or their values filled in (missing='impute')."
         )
-    rows, lacking = len(frame), {target: counts[target]} if target in counts else {}
-    frame = frame.dropna(subset=[target])
-    empty = [name for name, count in missing_counts(frame).items() if count == len(frame)]
-    frame = frame.drop(columns=empty)
+    rows, lacking = table.num_rows, {target: counts[target]} if target in counts else {}
+    table = table.filter(complete_rows(table.select([target])))
+    empty = [name for name, count in missing_counts(table).items() if count == table.num_rows]
+    table = table.drop_columns(empty)
     if missing == "drop":
-        lacking |= missing_counts(frame)
-        frame = frame.dropna()
-        if frame.empty:
+        lacking |= missing_counts(table)
+        table = table.filter(complete_rows(table))
+        if not table.num_rows:
             raise InputError(
                 f"Every row has missing values: {listing(lacking)}. Leave out the columns that "
                 "lack most, or have values filled in (missing='impute')."
             )
-    filled = missing_counts(frame)
-    means = {k: n for k, n in filled.items() if columns.kind(k, frame[k]) == "numbers"}
+    filled = missing_counts(table)
+    means = {k: n for k, n in filled.items() if columns.is_numeric(table[k])}
     levels = {k: n for k, n in filled.items() if k not in means}
-    dropped = f"Dropped {rows - len(frame):,} of {rows:,} rows for missing values: "
+    dropped = f"Dropped {rows - table.num_rows:,} of {rows:,} rows for missing values: "
     notes = {
         "Left out, having no values: " + names_of(empty): empty,
         dropped + listing(lacking): lacking,
         "Filled in by the column's mean: " + listing(means): means,
         "Missing values made a level of their own: " + listing(levels): levels,
     }
-    return frame, [f"{note}." for note, concerned in notes.items() if concerned]
+    return table, [f"{note}." for note, concerned in notes.items() if concerned]
 
 
-def _learn_columns(frame: pd.DataFrame) -> tuple[tuple[Column, ...], list[str]]:
+def _learn_columns(table: pa.Table) -> tuple[tuple[Column, ...], list[str]]:
     learned: list[Column] = []
     constant, notes = list[str](), list[str]()
     first_of: dict[bytes, str] = {}
-    for name in frame.columns:
-        series = frame[name]
+    for name in table.column_names:
+        column = table[name]
         content: Floats | Labels
-        if columns.kind(name, series) == "numbers":
-            content = columns.numbers(name, series)
+        if columns.is_numeric(column):
+            content = columns.numbers(name, column)
             is_constant = np.nanmin(content) == np.nanmax(content)
         else:
-            content = columns.labels(name, series)
+            content = columns.labels(name, column)
             is_constant = content.codes.min() == content.codes.max()
         if is_constant:
             constant.append(name)
@@ -191,7 +187,7 @@ def _learn_columns(frame: pd.DataFrame) -> tuple[tuple[Column, ...], list[str]]:
             notes.append(f"Left out, redundant with {shown(earlier)}: {shown(name)}.")
         elif isinstance(content, Labels):
             learned.append(_learn_labels(name, content))
-            if not isinstance(series.dtype, pd.CategoricalDtype):
+            if column.type == columns.TEXT:
                 notes += _numbers_among(name, content)
         else:
             learned.append(NumericColumn(name, *columns.centre_and_scale(name, content)))
@@ -207,7 +203,9 @@ def _learn_columns(frame: pd.DataFrame) -> tuple[tuple[Column, ...], list[str]]:
 def _digest(content: Floats | Labels) -> bytes:
     """Equal for columns that divide the rows alike (labels) or hold the same numbers."""
     if isinstance(content, Labels):
-        return b"labels" + hashlib.sha256(pd.factorize(content.codes)[0].tobytes()).digest()
+        _, first, codes = np.unique(content.codes, return_index=True, return_inverse=True)
+        by_appearance = np.argsort(np.argsort(first))[codes]
+        return b"labels" + hashlib.sha256(by_appearance.tobytes()).digest()
     return b"numbers" + hashlib.sha256((content + 0.0).tobytes()).digest()
 
 

@@ -11,6 +11,7 @@ import pandas as pd
 from ornstein._base.checks import shown
 from ornstein._base.errors import InputError
 from ornstein._base.types import Key
+from ornstein.data.frames import like
 from ornstein.results import predictive
 from ornstein.results.arviz import interval_ends, summary_table
 from ornstein.results.predictive import Coefficients
@@ -18,6 +19,8 @@ from ornstein.results.result import Result
 from ornstein.storage import codec
 from ornstein.storage.folders import Writer, write_folder
 from ornstein.tables import fitting
+from ornstein.tables.arrow import arrow_table
+from ornstein.tables.columns import complete_rows
 from ornstein.tables.encoding import Encoding
 from ornstein.tables.fitting import FitOptions, or_learned
 from ornstein.tables.folders import DRAWS, Record, read_draws, read_record, write_record
@@ -64,23 +67,24 @@ class TableModel:
             )
         return self.run
 
-    def predict(self, frame: pd.DataFrame, interval: float = 0.9) -> pd.DataFrame:
+    def predict(self, frame: Any, interval: float = 0.9) -> Any:
         """One line per row of a table: what to expect of the target.
 
+        It is a frame of the library that the table is of, with the index of a pandas table.
         ``mean``, ``sd`` and the interval's ends for numbers and counts, in the target's own units;
         ``predicted`` and one probability per class for classes.
         """
         X, target = self.encoding.encode(frame), self.encoding.target
         if target.classes is not None:
             chances = predictive.probabilities(self.draws, X)
-            best = np.asarray(target.classes, object)[chances.argmax(axis=1)]
+            best = [target.classes[i] for i in chances.argmax(axis=1).tolist()]
             columns = {f"p({name})": chances[:, i] for i, name in enumerate(target.classes)}
-            return pd.DataFrame({"predicted": best, **columns})
+            return like(frame, {"predicted": best, **columns})
         found = predictive.summarise(self.draws, X, interval)
         low, high = interval_ends(interval)
         parts = {"mean": found.mean, low: found.low, high: found.high}
         columns = {name: target.centre + target.scale * part for name, part in parts.items()}
-        return pd.DataFrame({**columns, "sd": target.scale * found.std})
+        return like(frame, {**columns, "sd": target.scale * found.std})
 
     def hyperparameters(self) -> dict[str, dict[str, Any]]:
         """By name: the value, and whether it was learned.
@@ -116,14 +120,16 @@ class TableModel:
             "missing values": encoding.missing,
         }
 
-    def fit_picture(self, frame: pd.DataFrame) -> "tuple[str, str, tuple[Figure, ...]]":
+    def fit_picture(self, frame: Any) -> "tuple[str, str, tuple[Figure, ...]]":
         """Heading, caption and pictures of how predictions agree with (at most 20,000) rows."""
         from ornstein.results import plots
 
         encoding = self.encoding
-        complete = encoding.complete(frame) & frame[encoding.target.name].notna().to_numpy()
-        rows = frame[complete]
-        rows = rows.iloc[:: max(1, len(rows) // _PICTURED)]
+        target = encoding.target.name
+        table = arrow_table(frame, [*(column.name for column in encoding.columns), target])
+        known = complete_rows(table.select([target]))
+        complete = np.flatnonzero(encoding.complete(table) & known)
+        rows = table.take(complete[:: max(1, len(complete) // _PICTURED)])
         X, y = encoding.encode(rows), encoding.encode_target(rows)
         if encoding.target.classes is None:
             found = predictive.summarise(self.draws, X)

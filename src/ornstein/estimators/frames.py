@@ -1,0 +1,71 @@
+"""Data frames of any library as scikit-learn reads them, and predictions as frames."""
+
+from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+from sklearn import get_config
+
+from ornstein._base.checks import choice
+from ornstein._base.errors import InputError
+from ornstein.data import inputs
+from ornstein.data.frames import Frame, content, made, opened
+
+_CONTAINERS = ("default", "pandas", "polars")
+
+
+def table(X: Any) -> Any:
+    """A frame as numbers under the same names, in pandas, whatever its library; else as it is."""
+    frame = opened("X", X)
+    if not isinstance(frame, Frame):
+        return X
+    return pd.DataFrame(inputs.finite_numbers("X", frame), columns=frame.names, copy=False)
+
+
+def target(y: Any) -> Any:
+    """Numbers of a series or of a frame; anything else as it is."""
+    found = opened("y", y)
+    return y if found is None else inputs.finite_numbers("y", found)
+
+
+def labels(y: Any) -> Any:
+    """Labels of a series or of a frame, none of them missing; anything else as it is."""
+    found = opened("y", y)
+    if isinstance(found, Frame):
+        return np.column_stack([labels(column) for column in found.columns])
+    if found is None or content(found) in ("numbers", "truth values"):
+        return target(y)
+    missing = np.flatnonzero(np.asarray(found.is_null().to_numpy(), bool))
+    if len(missing):
+        raise InputError(
+            f"y has no label in {len(missing)} rows, the first being row {missing[0]}. Drop those "
+            "rows."
+        )
+    return np.asarray(found.to_native())
+
+
+class OutputMixin:
+    """What containers predictions of several columns come in, as scikit-learn's transformers."""
+
+    def set_output(self, *, transform: str | None = None) -> Self:
+        """Choose the container of intervals: what :meth:`predict_interval` returns.
+
+        It is kept by copies and clones. Predictions of one column, and probabilities, are arrays
+        throughout, as scikit-learn's are.
+
+        Parameters
+        ----------
+        transform
+            ``"default"`` for arrays, ``"pandas"`` or ``"polars"`` for frames, None to leave it as
+            it is. If never set, ``sklearn.set_config(transform_output=...)`` decides.
+        """
+        if transform is not None:
+            chosen = choice("transform", transform, _CONTAINERS)
+            self._sklearn_output_config = {"transform": chosen}
+        return self
+
+    def _contained(self, X: Any, columns: dict[str, Any]) -> Any:
+        """Columns as arrays, or as a frame beside the rows they are of."""
+        own = getattr(self, "_sklearn_output_config", {})
+        container = own.get("transform", get_config()["transform_output"])
+        return tuple(columns.values()) if container == "default" else made(columns, container, X)

@@ -1,0 +1,130 @@
+"""Tables of any library as Arrow columns of three types: numbers, text and categories.
+
+Truth values become text; what is missing is null. Anything else is refused by name.
+"""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ornstein._base.checks import names_of, nearest, shown
+from ornstein._base.errors import InputError
+from ornstein.data.frames import Content, Frame, content, numbers, opened
+from ornstein.tables.columns import NUMBERS, TEXT, distinct_names, text_of
+
+if TYPE_CHECKING:
+    from ornstein.data.frames import Series
+
+_REFUSED: dict[Content, str] = {
+    "dates or times": ". Turn them into numbers, such as days since the first, or leave the column "
+    "out.",
+    "durations": ". Turn them into numbers, such as seconds, or leave the column out.",
+    "complex numbers": "; split them into two columns.",
+}
+
+
+def arrow_table(frame: Any, names: Iterable[str] | None = None) -> pa.Table:
+    """Some columns of a table, or all, under names that are text, no two alike."""
+    found = _opened(frame)
+    known = _names(found)
+    chosen = known if names is None else list(names)
+    _require(known, chosen)
+    places = dict(zip(known, found.columns, strict=True))
+    return pa.table({name: _column(name, places[name]) for name in chosen})
+
+
+def require_columns(frame: Any, names: list[str]) -> None:
+    """Refuse a table that lacks columns."""
+    _require(_names(_opened(frame)), names)
+
+
+def _opened(frame: Any) -> Frame:
+    found = opened("frame", frame)
+    if not isinstance(found, Frame):
+        raise InputError(
+            "frame must be a table of pandas, polars, pyarrow or another library that narwhals "
+            f"knows, such as a pandas DataFrame, found {type(frame).__name__}."
+        )
+    return found
+
+
+def _names(frame: Frame) -> list[str]:
+    names = [str(name) for name in frame.names]
+    distinct_names(names, "The table")
+    return names
+
+
+def _require(known: list[str], names: list[str]) -> None:
+    absent = [name for name in names if name not in known]
+    if absent:
+        raise InputError(
+            f"The table has no column {names_of(absent)}. It has {names_of(known)}."
+            + nearest(absent[0], known)
+        )
+
+
+def _column(name: str, series: "Series") -> Any:
+    found = content(series)
+    if found == "numbers":
+        values = numbers(f"Column {shown(name)}", series)
+        with np.errstate(over="ignore"):  # of extended precision
+            return pa.array(values.astype(np.float64, copy=False), NUMBERS, from_pandas=True)
+    if found == "truth values":
+        return pc.if_else(series.to_arrow(), pa.scalar("True", TEXT), pa.scalar("False", TEXT))
+    if found == "text":
+        return _text(name, series)
+    if found == "categories":
+        return _categories(series)
+    if found in _REFUSED:
+        raise InputError(f"Column {shown(name)} contains {found}{_REFUSED[found]}")
+    raise InputError(
+        f"Column {shown(name)} contains {_types(series)}; a column must hold numbers throughout or "
+        "text throughout. Convert it, or leave it out."
+    )
+
+
+def _text(name: str, series: "Series") -> Any:
+    try:
+        return series.to_arrow().cast(TEXT)
+    except UnicodeEncodeError as error:
+        raise InputError(
+            f"Column {shown(name)} contains text that is not Unicode, such as "
+            f"{shown(error.object)}. Correct it, or leave the column out."
+        ) from error
+
+
+def _categories(series: "Series") -> Any:
+    """Categories in their own order, which is the alphabet's for those of polars but its Enum."""
+    import narwhals as nw
+
+    native = series.to_native()
+    if isinstance(native, pd.Series) and isinstance(native.dtype, pd.CategoricalDtype):
+        parts = [(np.asarray(native.cat.codes), native.cat.categories.to_list())]
+    else:
+        found: Any = native if isinstance(native, pa.ChunkedArray) else series.to_arrow()
+        parts = [
+            (np.asarray(part.indices.cast(pa.int32()).fill_null(-1)), part.dictionary.to_pylist())
+            for part in getattr(found, "chunks", [found])
+        ]
+    texts = [[value if value is None else text_of(value) for value in some] for _, some in parts]
+    levels = list(dict.fromkeys(text for some in texts for text in some if text is not None))
+    if series.implementation.is_polars() and not isinstance(series.dtype, nw.Enum):
+        levels.sort()
+    place = {None: -1} | {text: i for i, text in enumerate(levels)}
+    codes = [np.zeros(0, np.int32)]
+    for (own, _), some in zip(parts, texts, strict=True):
+        codes.append(np.array([*(place[text] for text in some), -1], np.int32)[own])
+    joined = np.concatenate(codes)
+    indices = pa.array(joined, mask=joined < 0)
+    return pa.DictionaryArray.from_arrays(indices, pa.array(levels, TEXT))
+
+
+def _types(series: "Series") -> str:
+    """The types of a column's values, an example of each."""
+    examples = {type(value).__name__: value for value in reversed(series.drop_nulls().to_list())}
+    shown_types = [f"{name} (such as {shown(value)})" for name, value in examples.items()]
+    return " and ".join(reversed(shown_types[-3:])) or f"values of type {series.dtype}"
