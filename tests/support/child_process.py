@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +82,7 @@ def _announce(name: str, pause: float) -> None:
 
         yield report
 
-    setattr(sys.modules[name], "bar", lambda *_: opened)  # noqa: B010
+    setattr(import_module(name), "bar", lambda *_: opened)  # noqa: B010
 
 
 def die_in_write(number: int) -> None:

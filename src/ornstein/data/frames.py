@@ -118,6 +118,8 @@ def opened(what: str, value: Any) -> "Frame | Series | None":
 
     Frames whose rows are elsewhere are refused.
     """
+    if isinstance(value, np.ndarray | list | tuple):
+        return None
     import narwhals as nw
 
     native = nw.to_native(value, pass_through=True)
