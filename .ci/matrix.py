@@ -75,9 +75,10 @@ def environment(python: Path, name: str, versions: str, further: tuple[str, ...]
 
 def tested(python: Path, args: tuple[str, ...], workers: str, with_peers: bool) -> tuple[bool, str]:
     """Run tests in an environment: whether all passed, and pytest's own summary."""
-    log = python.parents[2] / f"{python.parents[1].name}.log"
+    name = python.parents[1].name
+    log = HOME / f"{name}.log"
     env = os.environ | {
-        "JAX_COMPILATION_CACHE_DIR": str(python.parents[1] / ".compiled"),
+        "JAX_COMPILATION_CACHE_DIR": str(HOME / f"compiled-{pins(name)['jaxlib']}"),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
         "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
     }
@@ -93,10 +94,10 @@ def tested(python: Path, args: tuple[str, ...], workers: str, with_peers: bool) 
     return done.returncode == 0, lines[-1].strip("= ") if lines else "no output"
 
 
-def installed(name: str) -> str:
-    """The versions that say most."""
-    pins = dict(re.findall(r"^([\w.-]+)==([\w.]+)", (HOME / f"{name}.txt").read_text(), re.M))
-    return ", ".join(f"{package} {pins[package]}" for package in SHOWN if package in pins)
+def pins(name: str) -> dict[str, str]:
+    """The versions in an environment, by package."""
+    found = re.findall(r"^([\w.-]+)==([\w.]+)", (HOME / f"{name}.txt").read_text(), re.M)
+    return dict(found)
 
 
 def main() -> None:
@@ -125,8 +126,9 @@ def main() -> None:
         minutes = (time.monotonic() - began) / 60
         results.append(ok)
         verdict = "ok    " if ok else "FAILED"
-        print(f"{verdict} {name}: {summary}; {minutes:.1f} min in all; {installed(name)}")
-        sys.stdout.flush()
+        versions_of = pins(name)
+        shown = ", ".join(f"{one} {versions_of[one]}" for one in SHOWN if one in versions_of)
+        print(f"{verdict} {name}: {summary}; {minutes:.1f} min in all; {shown}", flush=True)
     sys.exit(0 if all(results) else 1)
 
 

@@ -82,7 +82,7 @@ BAD_LEARNING: list[tuple[Build, str]] = [
     (lambda: learn(b=[b"x"] * N), r"'b' contains bytes"),
     (lambda: learn(b=[[1]] * N), r"'b' contains list \(such as \[1\]\)"),
     (lambda: learn(b=np.arange(N) * 1j), r"'b' contains complex numbers"),
-    (lambda: learn(b=[10**400, 1] * 20), r"'b' cannot be read as numbers"),
+    (lambda: learn(b=pd.Series([10**400, 1] * 20, dtype=object)), r"'b' cannot be read as numbers"),
     (lambda: learn(b=WORDS), r"'b' has 40 levels, a different one in every row.*leave it out"),
     (lambda: learn(b=np.arange(N) * 1e200), r"'b' varies from 0.0 to 3\.9e\+201.*Change its unit"),
     (lambda: learn(b=np.arange(N) * 1e-200), r"'b' varies.*Change its unit"),
