@@ -37,6 +37,7 @@ _COARSEST = 0.5  # of a posterior standard deviation
 _OUTSIDE = 4.0  # times the squared distance at which a sample's optimum is expected to lie
 _SAMPLE_TRIES = 8
 _FLOOR = 1e-14  # of the largest eigenvalue, below which a direction of Newton's step is cut off
+_LEAST = np.finfo(float).tiny  # a curvature where there is none
 
 
 class _Local(NamedTuple):
@@ -131,7 +132,7 @@ def _newton_direction(here: _Local) -> tuple[Vector, float]:
     """``-|A|^-1 g`` and A's smallest eigenvalue, scaled by A's diagonal."""
     found = scaled_eigh(here.hessian)
     directions, sizes = found.directions, np.abs(found.values)
-    along = (directions.T @ here.gradient) / np.maximum(sizes, _FLOOR * sizes.max())
+    along = (directions.T @ here.gradient) / np.maximum(sizes, max(_FLOOR * sizes.max(), _LEAST))
     return -directions @ along, float(found.values.min())
 
 
