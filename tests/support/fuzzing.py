@@ -175,7 +175,9 @@ _COLUMNS: tuple[Callable[[int, int], Any], ...] = (
 
 _LIBRARIES: tuple[Callable[[Any], Any], ...] = (
     lambda frame: frame,
-    lambda frame: frame.convert_dtypes(dtype_backend="pyarrow"),
+    np.errstate(invalid="ignore")(  # of pandas 2, which tries whether numbers are whole
+        lambda frame: frame.convert_dtypes(dtype_backend="pyarrow")
+    ),
     pl.from_pandas,
     lambda frame: pa.Table.from_pandas(frame, preserve_index=False),
 )

@@ -19,13 +19,14 @@ def display(show: bool | None, *columns: "ProgressColumn") -> "Progress":
     from rich.progress import BarColumn, Progress, TextColumn
 
     console = Console(stderr=True, force_terminal=True if show else None)
+    console.quiet = not (console.is_terminal if show is None else show)
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         *columns,
         console=console,
         refresh_per_second=2,  # drawing it takes time from the chains, which keep every core busy
-        disable=not (console.is_terminal if show is None else show),
+        disable=console.quiet,
     )
 
 
