@@ -91,7 +91,8 @@ def tested(python: Path, args: tuple[str, ...], workers: str, with_peers: bool) 
     if done.returncode:
         print(*(line for line in lines if line.startswith(("FAILED", "ERROR"))), sep="\n")
         print(f"all of it: {log}")
-    return done.returncode == 0, lines[-1].strip("= ") if lines else "no output"
+    summaries = [line for line in lines if re.search(r"\d (passed|failed|error)", line)]
+    return done.returncode == 0, summaries[-1].strip("= ") if summaries else "no summary"
 
 
 def pins(name: str) -> dict[str, str]:
