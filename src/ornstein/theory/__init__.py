@@ -58,6 +58,12 @@ from ornstein.theory.stationary import (
     stability_limit,
     within_limits,
 )
+from ornstein.theory.stein import (
+    ImpliedErrors,
+    SteinMoments,
+    implied_errors,
+    stein_moments,
+)
 from ornstein.theory.structured import (
     accurate_rate,
     approximation_kl,
@@ -76,6 +82,8 @@ __all__ += ["phase_space_covariance", "relaxation_steps", "stability_limit", "wi
 __all__ += ["Spectrum", "accurate_rate", "approximation_kl", "gaussian_kl"]
 __all__ += ["joint_diagonalisation", "noise_kl", "posterior_kl", "relative_eigenvalues"]
 __all__ += ["structure_kl", "variance_ratios"]
+# What draws show of the posterior.
+__all__ += ["ImpliedErrors", "SteinMoments", "implied_errors", "stein_moments"]
 # Recipes: gain and injected noise.
 __all__ += ["Decay", "Recipe", "constant_sgd", "diagonal_sgd", "exact", "exact_at_rate"]
 __all__ += ["exact_diagonal", "finite_step_sgd", "full_sgd", "momentum_sgd", "optimal_batch_size"]

@@ -1,0 +1,57 @@
+"""X12: what Stein's identities say of draws, where the posterior is known."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from scipy.special import digamma, polygamma
+
+from ornstein.theory import implied_errors, stein_moments
+from support.strategies import Problem, problems, theory_settings
+
+
+@theory_settings
+@given(p=problems(max_log_cond=3.0))
+def test_X12_errors_of_gaussian_draws_are_exact(p: Problem) -> None:
+    """Draws of any other Gaussian, whichever of them the gradient was taken at."""
+    rng = np.random.default_rng(0)
+    posterior = p.posterior_cov
+    sd = np.sqrt(np.diagonal(posterior))
+    offset = 0.3 * sd * rng.normal(size=p.dim)
+    other = np.diag(1 + rng.random(p.dim))
+    root = np.linalg.cholesky(posterior) @ other
+    z = rng.normal(size=(4 * p.dim + 10, p.dim))
+    gradients = (offset + z @ root.T) @ np.linalg.inv(posterior) @ root
+    found = implied_errors(stein_moments(z, gradients), root)
+    drawn = np.sqrt(np.diagonal(root @ root.T))
+    np.testing.assert_allclose(found.mean, offset / sd, atol=1e-7)
+    np.testing.assert_allclose(found.sd, drawn / sd - 1, atol=1e-7)
+
+
+@pytest.mark.parametrize("shape", [3.0, 20.0])
+def test_X12_moments_vanish_for_draws_of_a_skewed_posterior(shape: float) -> None:
+    """The logarithm of a Gamma variable: -log p = exp(u) - shape u, up to a constant."""
+    rng = np.random.default_rng(1)
+    u = np.log(rng.gamma(shape, size=(20, 20_000)))
+    centre, scale = digamma(shape), np.sqrt(polygamma(1, shape))
+    z = (u - centre) / scale
+    gradient = scale * (np.exp(u) - shape)
+    cut = [stein_moments(a[:, None], b[:, None]) for a, b in zip(z, gradient, strict=True)]
+    for part, expected in zip(zip(*cut, strict=True), (0.0, 1.0, 0.0), strict=True):
+        values = np.ravel(part)
+        error = values.std(ddof=1) / np.sqrt(len(values))
+        assert abs(values.mean() - expected) < 4 * error + 1e-12
+
+
+def test_X12_laplace_is_seen_to_miss_mean_and_skewness() -> None:
+    """Draws of the Gaussian at the mode, log(shape), of variance 1 / shape."""
+    shape = 20.0
+    rng = np.random.default_rng(2)
+    z = rng.normal(size=200_000)
+    u = np.log(shape) + z / np.sqrt(shape)
+    moments = stein_moments(z[:, None], ((np.exp(u) - shape) / np.sqrt(shape))[:, None])
+    found = implied_errors(moments, np.ones((1, 1)) / np.sqrt(shape))
+    exact = np.log(rng.gamma(shape, size=1_000_000))
+    truth = (np.log(shape) - exact.mean()) / exact.std()
+    assert found.mean[0] == pytest.approx(truth, rel=0.05)
+    skewness = np.mean(((exact - exact.mean()) / exact.std()) ** 3)
+    assert found.skewness[0] == pytest.approx(-skewness, rel=0.15)
