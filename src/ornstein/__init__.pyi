@@ -35,6 +35,7 @@ from .planning.planner import plan
 from .planning.plans import Plan
 from .planning.tuning import tune
 from .results import plots, predictive, report
+from .results.accuracy import Accuracy, check
 from .results.comparison import Comparison, Entry
 from .results.diagnosis import Check, Diagnosis
 from .results.measure import MeasuredKL
@@ -44,12 +45,13 @@ from .sampling.custom_loops import PlanKernel, Rows, as_optax, kernel
 
 __all__ = ["from_numpyro", "geometry", "open_rows", "plan", "tune"]
 __all__ += ["as_optax", "compare", "cross_validate", "evidence", "kernel", "learn", "sample"]
-__all__ += ["cache_compiled_code"]
+__all__ += ["cache_compiled_code", "check"]
 __all__ += ["datasets", "distributed", "estimators", "models", "plots", "predictive", "report"]
 __all__ += ["tables", "theory"]
 __all__ += ["METHODS", "VARIANTS", "Anchor", "Geometry", "Method", "Plan", "PlanKernel"]
-__all__ += ["Check", "Comparison", "CrossValidation", "Diagnosis", "Entry", "Evidence", "Learned"]
-__all__ += ["Learning", "MeasuredKL", "Posterior", "Result", "Rows", "RowsOnDisk", "__version__"]
+__all__ += ["Accuracy", "Check", "Comparison", "CrossValidation", "Diagnosis", "Entry"]
+__all__ += ["Evidence", "Learned", "Learning", "MeasuredKL", "Posterior", "Result", "Rows"]
+__all__ += ["RowsOnDisk", "__version__"]
 __all__ += ["CheckpointError", "InputError", "MissingExtraError", "OptimumError"]
 __all__ += ["OrnsteinError", "UnstablePlanError"]
 __all__ += ["CheckpointWarning", "DivergenceWarning", "InterruptWarning", "TargetWarning"]

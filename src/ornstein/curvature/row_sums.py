@@ -92,6 +92,20 @@ def mean_gradient(post: Posterior, theta: Vector) -> Vector:
     return per_example(total, post.num_data, prior, post.num_data)
 
 
+def gradients_at(post: Posterior, thetas: Vector, data: PyTree) -> Vector:
+    """Gradients of ``-log p(data, theta)`` at several parameters, (T, D).
+
+    Over all rows, or over some that stand for all.
+    """
+    at = jnp.asarray(thetas)
+
+    def block(rows: PyTree, weights: Vector) -> Array:
+        return _gradient_sums(post.model, at, in_double(rows), post.hyper, jnp.asarray(weights))
+
+    total = sum_over_blocks(data, block_rows(post), block) * (post.num_data / num_rows(data))
+    return total + np.asarray(_prior_slopes(post.model, at, post.hyper))
+
+
 def mean_hessian(post: Posterior, data: PyTree, theta: Vector) -> Vector:
     """Hessian of the mean loss of some rows, a matrix."""
     flat = jnp.asarray(theta)
@@ -157,6 +171,18 @@ _prior_slope = _compiled(lambda model, *given: model.prior_gradient(*given))
 @_compiled
 def _loss_sums(model: Model, thetas: Array, rows: PyTree, hyper: PyTree, weights: Array) -> Array:
     return jax.lax.map(lambda theta: weights @ model.losses(theta, rows, hyper), thetas)
+
+
+@_compiled
+def _gradient_sums(
+    model: Model, thetas: Array, rows: PyTree, hyper: PyTree, weights: Array
+) -> Array:
+    return jax.lax.map(lambda theta: model.gradient_sum(theta, rows, hyper, weights), thetas)
+
+
+@_compiled
+def _prior_slopes(model: Model, thetas: Array, hyper: PyTree) -> Array:
+    return jax.lax.map(lambda theta: model.prior_gradient(theta, hyper), thetas)
 
 
 @_compiled

@@ -1,0 +1,262 @@
+"""How far draws are from the posterior itself, by Stein's identities (X12).
+
+No reference sampler and no Gaussian assumption: the gradient of the log posterior at the draws is
+all it takes. It serves draws of every method, and those of other libraries.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from ornstein import theory
+from ornstein._base.checks import aligned, shown
+from ornstein._base.errors import InputError
+from ornstein._base.precision import double_precision
+from ornstein._base.trees import Layout
+from ornstein._base.types import PyTree, Vector
+from ornstein.curvature.row_sums import gradients_at, mean_gradient
+from ornstein.data.on_disk import RowsOnDisk
+from ornstein.models.posterior import Posterior, as_posterior
+from ornstein.theory import ImpliedErrors
+
+_WORK = 2e9  # multiplications: a few seconds
+_BATCHES = 16  # of draws, each with rows of its own, for Monte-Carlo errors
+_FEWEST, _MOST = 256, 2048  # draws at which gradients are taken
+_PER_PARAMETER = 4  # draws
+_LARGEST = 500  # parameters
+_ROWS_ON_DISK = 20_000  # read by number for each batch of draws
+_GOOD, _BAD = (0.15, 0.1), (0.25, 0.15)  # errors of means and standard deviations
+_SURE = 2.0  # Monte-Carlo errors that are added before an error counts as small
+
+
+@dataclass(frozen=True, eq=False)
+class Accuracy:
+    """How far draws are from the posterior; ``print`` says it in words.
+
+    Attributes
+    ----------
+    mean_error, sd_error
+        Of every parameter: the mean's error in posterior standard deviations, and the standard
+        deviation's relative error; positive where the draws' is too large.
+    skewness_error
+        The draws' skewness less the posterior's, to first order.
+    mean_mc_error, sd_mc_error
+        Monte-Carlo errors of the first two, as estimates of the error of these draws.
+    labels
+        A name for every parameter.
+    draws, rows
+        At how many draws the gradient was taken, over how many rows each.
+    """
+
+    mean_error: Vector
+    sd_error: Vector
+    skewness_error: Vector
+    mean_mc_error: Vector
+    sd_mc_error: Vector
+    labels: tuple[str, ...]
+    draws: int
+    rows: int
+
+    @property
+    def verdict(self) -> str:
+        """``ok``, ``warn`` or ``fail``.
+
+        ``ok``: means are within 0.15 posterior standard deviations and standard deviations within
+        10 %, and within 0.25 and 15 % even if two Monte-Carlo errors are added. ``fail``: beyond
+        0.25 or 15 % even if three are taken off.
+        """
+        parts = [
+            (np.abs(error), mc_error, good, bad)
+            for error, mc_error, good, bad in zip(
+                (self.mean_error, self.sd_error),
+                (self.mean_mc_error, self.sd_mc_error),
+                _GOOD,
+                _BAD,
+                strict=True,
+            )
+        ]
+        if not all(np.isfinite(size).all() for size, *_ in parts):
+            return "fail"
+        if any((size - 3 * mc > bad).any() for size, mc, _, bad in parts):
+            return "fail"
+        small = all(
+            (size <= good).all() and (size + _SURE * mc <= bad).all()
+            for size, mc, good, bad in parts
+        )
+        return "ok" if small else "warn"
+
+    def __str__(self) -> str:
+        """The verdict, and the worst parameters."""
+        mean, sd = np.abs(self.mean_error), np.abs(self.sd_error)
+        return "\n".join([self.sentence, *aligned([("", "mean", "sd"), *self._worst(mean, sd)])])
+
+    @property
+    def sentence(self) -> str:
+        """The verdict in words."""
+        mean, sd = np.abs(self.mean_error).max(), np.abs(self.sd_error).max()
+        if not np.isfinite(mean + sd):
+            return "The draws are not the posterior's: its curvature at them is not positive."
+        if self.verdict == "fail":
+            return (
+                f"The draws are not the posterior's: means are off by up to {mean:.2f} posterior "
+                f"standard deviations, standard deviations by up to {sd:.0%}."
+            )
+        only = "" if self.verdict == "ok" else "only "
+        return (
+            f"The draws are {only}within {mean:.2f} standard deviations and {sd:.0%} of the "
+            "posterior."
+        )
+
+    def _worst(self, mean: Vector, sd: Vector) -> Iterator[tuple[str, str, str]]:
+        """The parameters that are furthest off, five at most."""
+        order = np.argsort(-np.nan_to_num(np.maximum(mean / _BAD[0], sd / _BAD[1]), nan=np.inf))
+        for i in order[:5]:
+            yield (
+                self.labels[i],
+                f"{self.mean_error[i]:+.3f} +- {self.mean_mc_error[i]:.3f} sd",
+                f"{self.sd_error[i]:+.1%} +- {self.sd_mc_error[i]:.1%}",
+            )
+
+
+def check(post: Posterior, draws: Any) -> Accuracy:
+    """Measure how far draws are from a posterior, whatever made them.
+
+    Stein's identities hold for draws of the posterior whatever its shape: the mean of the gradient
+    of the log posterior is zero, its covariance with the parameters is minus the identity (X12).
+    What the draws give instead says how far their means and standard deviations are off. The error
+    of too few draws counts, too: it is that of these draws.
+
+    Parameters
+    ----------
+    post
+        The posterior.
+    draws
+        Parameters as the posterior samples them: an array (chains, draws, D) or (draws, D), or a
+        pytree of its parameters with leading axes of chains and draws.
+
+    Returns
+    -------
+    Accuracy
+        Errors of means and standard deviations of every parameter, and a verdict.
+
+    Examples
+    --------
+    >>> import ornstein as orn
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(200, 2))
+    >>> post = orn.models.logistic(X, rng.random(200) < 1 / (1 + np.exp(-2 * X[:, 0])))
+    >>> result = orn.sample(post)
+    >>> orn.check(post, result.flat).verdict
+    'ok'
+    >>> orn.check(post, 1.5 * (result.flat - result.plan.center) + result.plan.center).verdict
+    'fail'
+    """
+    flat = _vectors(as_posterior(post), draws)
+    if post.dim > _LARGEST:
+        raise InputError(
+            f"check takes up to {_LARGEST} parameters, found {post.dim:,}: the draws' covariance "
+            "is inverted."
+        )
+    fewest = max(_FEWEST // 4, _PER_PARAMETER * post.dim)
+    if len(flat) < fewest:
+        raise InputError(
+            f"check needs at least {fewest} draws of {post.dim} parameters, found {len(flat)}. "
+            "Make more."
+        )
+    centre, root = flat.mean(axis=0), _root(flat, post)
+    whitened = np.linalg.solve(root, (flat - centre).T).T
+    count, rows = _effort(post, len(flat))
+    at = np.linspace(0, len(flat) - 1, count).astype(int)
+    batches = np.array_split(at, _BATCHES)
+    anchor = _Anchor(centre, post.num_data * mean_gradient(post, centre)) if rows else None
+    with double_precision():
+        along = [_gradients(post, flat[part], anchor, rows, i) for i, part in enumerate(batches)]
+    along = [gradients @ root for gradients in along]
+
+    def errors(without: int | None = None) -> ImpliedErrors:
+        kept = [i for i in range(_BATCHES) if i != without]
+        z = np.concatenate([whitened[batches[i]] for i in kept])
+        moments = theory.stein_moments(z, np.concatenate([along[i] for i in kept]))
+        return theory.implied_errors(moments, root)
+
+    whole = errors()
+    left_out = [errors(without) for without in range(_BATCHES)]
+    mean_mc, sd_mc = (
+        np.std([part[k] for part in left_out], axis=0) * np.sqrt(_BATCHES - 1) for k in (0, 1)
+    )
+    return Accuracy(*whole, mean_mc, sd_mc, tuple(post.labels), count, rows or post.num_data)
+
+
+def _vectors(post: Posterior, draws: PyTree) -> Vector:
+    """Draws as vectors, (draws of all chains, D), checked."""
+    what = "draws must hold parameters as the posterior samples them, (chains, draws, D)"
+    if not isinstance(draws, np.ndarray | jax.Array):
+        try:
+            one = Layout.of(jax.tree.map(lambda leaf: np.asarray(leaf)[0, 0], draws))
+        except (IndexError, TypeError) as error:
+            raise InputError(f"{what}; found {shown(draws)}.") from error
+        if one != post.layout:
+            raise InputError(
+                f"{what}; found {shown(one.leaf_names())} of shapes {one.shapes}, expected "
+                f"{shown(post.layout.leaf_names())} of shapes {post.layout.shapes}."
+            )
+        leaves = [np.asarray(leaf, float) for leaf in jax.tree.leaves(draws)]
+        draws = np.concatenate([leaf.reshape(*leaf.shape[:2], -1) for leaf in leaves], axis=-1)
+    array = np.asarray(draws)
+    if array.dtype.kind not in "fiu" or array.ndim not in (2, 3) or array.shape[-1] != post.dim:
+        raise InputError(
+            f"{what} or (draws, D) with D = {post.dim}; found shape {array.shape} of {array.dtype}."
+        )
+    flat = array.reshape(-1, post.dim).astype(float)
+    if not np.isfinite(flat).all():
+        raise InputError("draws has NaN or infinite values. Leave those draws out.")
+    return flat
+
+
+def _root(flat: Vector, post: Posterior) -> Vector:
+    """The symmetric root of the draws' covariance, in their standard deviations: ``W W' = cov``."""
+    scale = flat.std(axis=0)
+    if not scale.all():
+        raise InputError(
+            f"draws of {post.labels[int(np.argmin(scale))]} never move: all are the same."
+        )
+    values, vectors = np.linalg.eigh(np.atleast_2d(np.cov(flat / scale, rowvar=False)))
+    if values[0] <= 1e-12 * values[-1]:
+        raise InputError(
+            "draws lie in fewer dimensions than they have parameters: their covariance is singular."
+        )
+    return np.asarray(scale[:, None] * ((vectors * np.sqrt(values)) @ vectors.T))
+
+
+def _effort(post: Posterior, draws: int) -> tuple[int, int]:
+    """At how many draws to take gradients, and over how many rows each; 0 for all."""
+    fewest = min(draws, max(_FEWEST, _PER_PARAMETER * post.dim))
+    affordable = _WORK / post.dim  # gradients of single rows
+    count = int(np.clip(affordable / post.num_data, fewest, max(fewest, min(draws, _MOST))))
+    rows = int(affordable / count)
+    if any(isinstance(leaf, RowsOnDisk) for leaf in jax.tree.leaves(post.data)):
+        rows = min(rows, _ROWS_ON_DISK)
+    return count, 0 if rows >= post.num_data else rows
+
+
+class _Anchor(NamedTuple):
+    """A point, and the gradient over all rows there."""
+
+    theta: Vector
+    gradient: Vector
+
+
+def _gradients(
+    post: Posterior, thetas: Vector, anchor: _Anchor | None, rows: int, number: int
+) -> Vector:
+    """Gradients of ``-log p(theta | data)``, (T, D): over all rows, or unbiased over some (X9)."""
+    if anchor is None:
+        return gradients_at(post, thetas, post.data)
+    rng = np.random.default_rng(number)
+    index = np.sort(rng.choice(post.num_data, rows, replace=False))
+    some = jax.tree.map(lambda leaf: leaf[index], post.data)
+    found = gradients_at(post, np.concatenate([anchor.theta[None], thetas]), some)
+    return found[1:] - found[0] + anchor.gradient
