@@ -122,5 +122,5 @@ def _summary_table(result: Result) -> Table:
 def _print_diagnosis(diagnosis: Diagnosis, console: Console) -> None:
     console.print("\nDiagnosis", style="italic")
     for line in str(diagnosis).splitlines():
-        style = _COLOURS.get(line.split(maxsplit=1)[0])
+        style = _COLOURS.get(line[:4].rstrip())
         console.print(line, style=style, markup=False, highlight=False, soft_wrap=True)

@@ -145,6 +145,6 @@ class TestEveryKindOfRun:
 
     def test_too_few_draws_for_covariances(self, plain: orn.Result) -> None:
         page = report.render(replace(plain, flat=plain.flat[:1, :6]), key=3)
-        assert "Do not trust these draws yet" in page
+        assert "Not measured against the posterior" in page
         assert "Predicted and measured spread" in page
         assert "<dt>key</dt><dd>3</dd>" in page

@@ -1,4 +1,8 @@
-"""Did the theory hold? One row per assumption, each with a number, a verdict and a remedy."""
+"""Can the draws be trusted? And what may be wrong: with the sampler, or with the model.
+
+The draws are judged by the posterior itself (X12). The theory's assumptions explain, one row each
+with a number and a remedy; where they do not hold, the draws may be right all the same.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -8,6 +12,7 @@ import scipy.special
 
 from ornstein import theory
 from ornstein._base.checks import choice
+from ornstein._base.errors import InputError
 from ornstein._base.precision import double_precision
 from ornstein._base.types import Vector
 from ornstein.curvature.geometry import Geometry
@@ -17,18 +22,22 @@ from ornstein.linalg.eigen import scaled_eigh
 from ornstein.linalg.operators import as_operator
 from ornstein.models.posterior import Posterior
 from ornstein.planning.plans import Plan
+from ornstein.results.accuracy import Accuracy
+from ornstein.results.accuracy import check as measure
 from ornstein.results.arviz import ess, rhat
 from ornstein.results.measure import measured_kl
 from ornstein.results.noise import Noise, cumulants, noise_at_draws, spaced
 
 _DRAWS = 32  # at which the loss is evaluated again
 _PARAMETERS = 256  # whose stationarity is checked, where matrices do not fit
+_VERDICTS = ("ok", "warn", "fail")
+_MODEL, _STATIONARITY = "model", "stationarity"  # checks that are named here
 _SEE_ABOVE = "the plan's assumptions do not hold here: see the checks above"
 
 
 @dataclass(frozen=True)
 class Check:
-    """One row: ``verdict`` is ``ok``, ``warn`` or ``fail``."""
+    """One row: ``verdict``, on its own assumption, is ``ok``, ``warn`` or ``fail``."""
 
     name: str
     assumption: str
@@ -44,12 +53,16 @@ class Check:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """All checks; ``print`` shows a table, ``diagnosis["A4"]`` is one row.
+    """Whether the draws can be trusted, and all checks; ``diagnosis["A4"]`` is one row.
 
     Attributes
     ----------
     checks
         One per assumption.
+    accuracy
+        How far the draws are from the posterior (X12); None where it was not measured.
+    unmeasured
+        Why it was not.
     noise
         The gradient noise that A2 measured; None where it was not measured.
     roughest
@@ -57,13 +70,50 @@ class Diagnosis:
     """
 
     checks: tuple[Check, ...]
+    accuracy: Accuracy | None = field(default=None, repr=False, compare=False)
+    unmeasured: str = ""
     noise: Noise | None = field(default=None, repr=False, compare=False)
     roughest: Vector | None = field(default=None, repr=False, compare=False)
 
     @property
     def ok(self) -> bool:
-        """Whether no check failed."""
-        return all(check.verdict != "fail" for check in self.checks)
+        """Whether the draws can be trusted: their verdict is not ``fail``."""
+        return self.verdict != "fail"
+
+    @property
+    def verdict(self) -> str:
+        """On the draws, not on the model: ``ok``, ``warn`` or ``fail``.
+
+        By their distance from the posterior and by whether chains agree; by all assumptions of the
+        sampler where the distance was not measured.
+        """
+        found = [check.verdict for check in self.checks if self.judges(check)]
+        if self.accuracy is not None:
+            found.append(self.accuracy.verdict)
+        return max(found, key=_VERDICTS.index, default="ok")
+
+    @property
+    def sentence(self) -> str:
+        """The verdict in words."""
+        if self.accuracy is not None:
+            line = self.accuracy.sentence
+        else:
+            line = f"Not measured against the posterior: {self.unmeasured}."
+        bad = [check for check in self.checks if self.judges(check) and check.verdict != "ok"]
+        if bad:
+            line += f" Not so: {'; '.join(map(str, bad))}."
+        return line
+
+    def judges(self, check: Check) -> bool:
+        """Whether a check decides on the draws; else it explains, or is about the model."""
+        if check.name == _MODEL:
+            return False
+        return self.accuracy is None or check.name == _STATIONARITY
+
+    def shown(self, check: Check) -> str:
+        """A check's verdict for people: ``note`` if an assumption fails that decides nothing."""
+        decides = check.name == _MODEL or self.judges(check)
+        return check.verdict if decides or check.verdict == "ok" else "note"
 
     def __getitem__(self, name: str) -> Check:
         """The check of that name."""
@@ -75,14 +125,21 @@ class Diagnosis:
         return iter(self.checks)
 
     def __str__(self) -> str:
-        """A readable table."""
-        lines = []
-        for check in self.checks:
-            lines.append(f"{check.verdict:<4}  {check}")
-            lines.append(f"      {check.number:.3g}: {check.meaning}")
-            if check.verdict != "ok":
-                lines.append(f"      -> {check.remedy}")
+        """A readable table, the verdict on the draws first."""
+        lines = [f"{self.verdict:<4}  {self.sentence}"]
+        for heading, about_model in (("About the sampler", False), ("About the model", True)):
+            lines += ["", heading]
+            for check in self.checks:
+                if (check.name == _MODEL) == about_model:
+                    lines += self._lines(check)
         return "\n".join(lines)
+
+    def _lines(self, check: Check) -> list[str]:
+        verdict = self.shown(check)
+        lines = [f"{verdict:<4}  {check}", f"      {check.number:.3g}: {check.meaning}"]
+        if verdict not in ("ok", "note"):
+            lines.append(f"      -> {check.remedy}")
+        return lines
 
 
 def _verdict(number: float, warn: float, fail: float) -> str:
@@ -91,11 +148,16 @@ def _verdict(number: float, warn: float, fail: float) -> str:
 
 
 def diagnose(post: Posterior, plan: Plan, draws: Vector) -> Diagnosis:
-    """Check A1-A4, the model, stationarity and the prediction of draws (chains, draws, D).
+    """Judge draws (chains, draws, D); check A1-A4, the model, stationarity and the prediction.
 
     Where D x D matrices do not fit, A1-A3 and the covariance's entries are left out.
     """
     flat = draws.reshape(-1, plan.dim)
+    if not len(flat):
+        raise InputError(
+            "there are no draws to diagnose: the run ended before its first one. Run it again with "
+            "a larger batch_size or a smaller dispersion."
+        )
     some, found = draws, Diagnosis(())
     with double_precision():
         if plan.geometry.approximate:
@@ -110,7 +172,18 @@ def diagnose(post: Posterior, plan: Plan, draws: Vector) -> Diagnosis:
             _stationarity(plan, some),
             _total_variance(plan, flat) if plan.geometry.approximate else _covariance(plan, draws),
         )
-    return replace(found, checks=checks)
+    accuracy, unmeasured = _accuracy(post, plan, draws)
+    return replace(found, checks=checks, accuracy=accuracy, unmeasured=unmeasured)
+
+
+def _accuracy(post: Posterior, plan: Plan, draws: Vector) -> tuple[Accuracy | None, str]:
+    """How far the draws are from the posterior, or why that is not known."""
+    if plan.target != "posterior":
+        return None, f"the draws aim at the {plan.target} covariance instead"
+    try:
+        return measure(post, draws), ""
+    except InputError as error:
+        return None, str(error).rstrip(".")
 
 
 def _of_chains(post: Posterior, plan: Plan, flat: Vector) -> Diagnosis:
@@ -121,7 +194,8 @@ def _of_chains(post: Posterior, plan: Plan, flat: Vector) -> Diagnosis:
     checks = [gaussian, _constant_noise(plan, noise, C_S)]
     if plan.control_variates:
         checks.append(_anchor(plan, noise))
-    return Diagnosis((*checks, _discretisation(plan)), noise, roughest)
+    checks.append(_discretisation(plan))
+    return Diagnosis(tuple(checks), noise=noise, roughest=roughest)
 
 
 def _gaussian_noise(
@@ -261,13 +335,14 @@ def _specification(plan: Plan) -> Check:
         where = f"at most (C / A from {low:.2g} to {high:.2g})"
     number = max(high, 1 / low)
     narrow = "too narrow" if high * low > 1 else "too wide"
+    times = np.sqrt(number)
     return Check(
-        "model",
+        _MODEL,
         "the model fits: gradient noise matches curvature",
         number,
         f"times between noise and curvature, {where}",
         _verdict(number, 2.0, 4.0),
-        f"the model looks misspecified, its intervals {narrow}: {remedy}",
+        f"if rows are independent, some intervals are about {times:.1f} times {narrow}: {remedy}",
     )
 
 
@@ -308,7 +383,7 @@ def _stationarity(plan: Plan, draws: Vector) -> Check:
         drifts = drift > -scipy.special.ndtri(0.0005 / dim)
         verdict = "fail" if drifts else _verdict(number, 1.01, 1.05)
     return Check(
-        "stationarity",
+        _STATIONARITY,
         "chains have forgotten their start",
         number,
         meaning,

@@ -70,7 +70,7 @@ def render(
         about=dict(about or _about(result)),
         remarks=list(remarks),
         verdict=words.verdict(result, diagnosis),
-        figures=words.figures(result, table["ess_bulk"].to_numpy(float).min(), found),
+        figures=words.figures(result, table["ess_bulk"].to_numpy(float).min(), diagnosis.accuracy),
         plan=words.plan_in_words(result, found),
         warnings=list(result.plan.warnings),
         columns=[str(column) for column in table.columns],
@@ -81,7 +81,7 @@ def render(
         sections=[*sections, *pictures.of_run(result, diagnosis)],
         learned=words.learned(result),
         learning=result.learning,
-        checks=diagnosis.checks,
+        checks=[(diagnosis.shown(check), check) for check in diagnosis],
         command=command,
         settings=words.settings(result, key),
     )

@@ -9,6 +9,7 @@ import numpy as np
 from ornstein._base.version import __version__
 from ornstein.hyper.learning import interval
 from ornstein.planning.plans import Plan
+from ornstein.results.accuracy import Accuracy
 from ornstein.results.diagnosis import Diagnosis
 from ornstein.results.measure import MeasuredKL
 from ornstein.results.result import Result
@@ -28,27 +29,18 @@ def measured(result: Result) -> MeasuredKL | None:
 
 
 def verdict(result: Result, diagnosis: Diagnosis) -> tuple[str, str]:
-    """Worst verdict, and a sentence."""
+    """On the draws, and in words; what there is to say of the model comes after."""
     if not result.status.ok:
         return "fail", result.status.message
-    failed, warned = (
-        [check for check in diagnosis if check.verdict == kind] for kind in ("fail", "warn")
-    )
-    if [check.name for check in failed] == ["model"]:
-        return "fail", (
-            "The draws are right for this model, but the model does not fit the rows well: its "
-            "intervals may be too narrow or too wide."
-        )
-    named = "; ".join(map(str, failed or warned))
-    if failed:
-        return "fail", f"Do not trust these draws yet. Checks that failed: {named}."
-    if warned:
-        return "warn", f"Usable with care. Checks to read: {named}."
-    return "ok", "Every check passed."
+    model = diagnosis["model"]
+    about_model = ""
+    if model.verdict != "ok":
+        about_model = f" But the model does not fit the rows well: {model.remedy}."
+    return diagnosis.verdict, diagnosis.sentence + about_model
 
 
 def figures(
-    result: Result, effective: float, found: MeasuredKL | None
+    result: Result, effective: float, accuracy: Accuracy | None
 ) -> list[tuple[str, str, str]]:
     """The few figures to see first: name, value and a note."""
     plan, (chains, draws, dim) = result.plan, result.flat.shape
@@ -64,8 +56,10 @@ def figures(
         ),
         ("predicted error", nats(plan.predicted_kl), "from the posterior"),
     ]
-    if found is not None:
-        shown.append(("measured error", nats(found.value), f"{nats(found.floor)} by chance alone"))
+    if accuracy is not None:
+        mean, sd = (np.abs(part).max() for part in (accuracy.mean_error, accuracy.sd_error))
+        note = f"standard deviations: {sd:.0%}"
+        shown.append(("measured error of means", f"{mean:.2f} sd", note))
     return shown
 
 
@@ -93,8 +87,8 @@ def plan_in_words(result: Result, found: MeasuredKL | None) -> list[str]:
     ]
     if found is not None:
         lines.append(
-            f"The draws are {nats(found.value)} away by measurement; as many exact draws would "
-            f"measure {nats(found.floor)} by chance."
+            f"Mean and covariance of the draws are {nats(found.value)} away from that Gaussian; as "
+            f"many draws of it would be {nats(found.floor)} away by chance."
         )
     return lines
 
