@@ -112,7 +112,7 @@ def test_a_failed_run_says_so(tmp_path: Path) -> None:
     result = orn.sample(post, draws=60)
     report.write(tmp_path / "page.html", result)
     words = Page((tmp_path / "page.html").read_text()).words
-    assert "the model does not fit the rows well" in words
+    assert "The model does not fit its rows well" in words
 
 
 def test_pictures_of_calibration_show_what_is_there() -> None:

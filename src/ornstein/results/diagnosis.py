@@ -101,7 +101,7 @@ class Diagnosis:
             line = f"Not measured against the posterior: {self.unmeasured}."
         bad = [check for check in self.checks if self.judges(check) and check.verdict != "ok"]
         if bad:
-            line += f" Not so: {'; '.join(map(str, bad))}."
+            line += f" Does not hold: {'; '.join(map(str, bad))}."
         return line
 
     def judges(self, check: Check) -> bool:
@@ -136,7 +136,8 @@ class Diagnosis:
 
     def _lines(self, check: Check) -> list[str]:
         verdict = self.shown(check)
-        lines = [f"{verdict:<4}  {check}", f"      {check.number:.3g}: {check.meaning}"]
+        holds = "does not hold: " if verdict == "note" else ""
+        lines = [f"{verdict:<4}  {holds}{check}", f"      {check.number:.3g}: {check.meaning}"]
         if verdict not in ("ok", "note"):
             lines.append(f"      -> {check.remedy}")
         return lines

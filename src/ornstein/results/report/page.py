@@ -69,7 +69,7 @@ def render(
         title=title,
         about=dict(about or _about(result)),
         remarks=list(remarks),
-        verdict=words.verdict(result, diagnosis),
+        verdicts=[words.verdict(result, diagnosis), words.verdict_on_model(diagnosis)],
         figures=words.figures(result, table["ess_bulk"].to_numpy(float).min(), diagnosis.accuracy),
         plan=words.plan_in_words(result, found),
         warnings=list(result.plan.warnings),

@@ -29,14 +29,19 @@ def measured(result: Result) -> MeasuredKL | None:
 
 
 def verdict(result: Result, diagnosis: Diagnosis) -> tuple[str, str]:
-    """On the draws, and in words; what there is to say of the model comes after."""
+    """On the draws, and in words."""
     if not result.status.ok:
         return "fail", result.status.message
+    return diagnosis.verdict, diagnosis.sentence
+
+
+def verdict_on_model(diagnosis: Diagnosis) -> tuple[str, str] | None:
+    """The same of the model; None if it seems to fit."""
     model = diagnosis["model"]
-    about_model = ""
-    if model.verdict != "ok":
-        about_model = f" But the model does not fit the rows well: {model.remedy}."
-    return diagnosis.verdict, diagnosis.sentence + about_model
+    fits = {"warn": "may not fit its rows", "fail": "does not fit its rows well"}
+    if model.verdict == "ok":
+        return None
+    return model.verdict, f"The model {fits[model.verdict]}: {model.remedy}."
 
 
 def figures(
