@@ -11,7 +11,7 @@ from scipy.special import digamma, polygamma
 
 import ornstein as orn
 from ornstein._base.types import Vector
-from ornstein.results import accuracy
+from ornstein.results.accuracy import measure
 
 COUNTS = np.array([3, 8, 40])  # events of three groups: their log rates are skewed the less
 ROWS = 50
@@ -126,15 +126,13 @@ def test_assumptions_that_fail_are_notes_where_the_draws_are_right() -> None:
     assert text.index("About the sampler") < text.index("(A4)") < text.index("About the model")
 
 
-def test_X12_some_rows_will_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_X12_some_rows_will_do() -> None:
     """Gradients anchored at the draws' mean are unbiased: within their Monte-Carlo error."""
     rng = np.random.default_rng(3)
     X = rng.normal(size=(20_000, 3))
     post = orn.models.logistic(X, rng.random(20_000) < 1 / (1 + np.exp(-X[:, 0])))
     draws = orn.sample(post, orn.plan(post, "laplace"), draws=500).flat
-    whole = orn.check(post, draws)
-    monkeypatch.setattr(accuracy, "_WORK", 2e6)
-    part = orn.check(post, draws)
+    whole, part = orn.check(post, draws), measure(post, draws, work=2e6)
     assert (whole.rows, part.rows < 20_000) == (20_000, True)
     assert (np.abs(part.mean_error - whole.mean_error) < 5 * part.mean_mc_error + 0.005).all()
     assert (np.abs(part.sd_error - whole.sd_error) < 5 * part.sd_mc_error + 0.005).all()
@@ -175,7 +173,66 @@ BAD: list[Any] = [
     (lambda: np.where(np.arange(3) == 1, np.nan, exact_draws(0)), "NaN or infinite"),
     (lambda: {"rat": exact_draws(0).reshape(4, 1000, 3)}, "expected.*rate"),
     (lambda: "draws", "draws must hold parameters"),
+    (lambda: 1e4 * exact_draws(0), "gradient is not finite at"),
 ]
+
+
+def test_a_parameter_that_the_data_do_not_touch_fails() -> None:
+    """Its posterior has no peak: nothing can be its draws."""
+    rng = np.random.default_rng(0)
+    rows = {"x": rng.normal(size=80), "y": rng.normal(size=80)}
+    post = orn.Posterior(
+        lambda p, row: -0.5 * (row["y"] - p[0] * row["x"]) ** 2,
+        lambda p: 0.0 * p.sum(),
+        rows,
+        init=np.zeros(2),
+    )
+    for seed in range(6):
+        found = orn.check(post, np.random.default_rng(seed).normal(size=(1000, 2)))
+        assert found.verdict == "fail"
+
+
+def test_one_parameter_and_one_chain() -> None:
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(2, 100))
+    post = orn.models.linear(x[:, None], y)
+    sd = 1 / np.sqrt(x @ x + 1)
+    draws = sd * (rng.normal(size=(2000, 1)) + (x @ y) * sd)
+    assert orn.check(post, draws).verdict == "ok"
+    assert orn.check(post, draws + 0.4 * sd).mean_error[0] == pytest.approx(0.4, abs=0.1)
+
+
+def test_too_few_draws_are_called_so() -> None:
+    some = accuracy_of(mean=0.02, mc=0.14)
+    assert some.verdict == "warn"
+    assert "too few of them to be sure" in some.sentence
+    assert accuracy_of(mean=0.02, mc=np.nan).verdict == "fail"
+
+
+def accuracy_of(mean: float, mc: float) -> orn.Accuracy:
+    one = np.ones(1)
+    return orn.Accuracy(mean * one, 0 * one, 0 * one, mc * one, 0 * one, ("a",), 500, 100)
+
+
+def test_constrained_draws_are_not_taken_for_those_that_were_sampled() -> None:
+    post = orn.Posterior(
+        lambda p, row: -jnp.exp(p["log_rate"]) * row + p["log_rate"],
+        lambda p: -0.5 * p["log_rate"] ** 2,
+        np.random.default_rng(0).exponential(size=50),
+        init={"log_rate": 0.0},
+        constrain=lambda p: {"log_rate": jnp.exp(p["log_rate"])},
+    )
+    result = orn.sample(post, draws=100)
+    with pytest.raises(orn.InputError, match=r"result\.flat"):
+        orn.check(post, result.draws)
+    assert orn.check(post, result.flat).verdict == "ok"
+
+
+def test_beyond_five_hundred_parameters_it_says_so() -> None:
+    X = np.random.default_rng(0).normal(size=(40, 501))
+    post = orn.models.linear(X, X[:, 0])
+    with pytest.raises(orn.InputError, match="up to 500 parameters, found 501"):
+        orn.check(post, np.zeros((10, 501)))
 
 
 @pytest.mark.parametrize(("draws", "message"), BAD)

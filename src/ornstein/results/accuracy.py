@@ -18,7 +18,6 @@ from ornstein._base.precision import double_precision
 from ornstein._base.trees import Layout
 from ornstein._base.types import PyTree, Vector
 from ornstein.curvature.row_sums import gradients_at, mean_gradient
-from ornstein.data.on_disk import RowsOnDisk
 from ornstein.models.posterior import Posterior, as_posterior
 from ornstein.theory import ImpliedErrors
 
@@ -29,7 +28,6 @@ _PER_PARAMETER = 4  # draws
 _LARGEST = 500  # parameters
 _ROWS_ON_DISK = 20_000  # read by number for each batch of draws
 _GOOD, _BAD = (0.15, 0.1), (0.25, 0.15)  # errors of means and standard deviations
-_SURE = 2.0  # Monte-Carlo errors that are added before an error counts as small
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,50 +63,53 @@ class Accuracy:
         """``ok``, ``warn`` or ``fail``.
 
         ``ok``: means are within 0.15 posterior standard deviations and standard deviations within
-        10 %, and within 0.25 and 15 % even if two Monte-Carlo errors are added. ``fail``: beyond
-        0.25 or 15 % even if three are taken off.
+        10 %, and within 0.25 and 15 % even if two Monte-Carlo errors are added. ``fail``: a mean is
+        beyond 0.25 or a standard deviation beyond 15 % even if three are taken off, or the
+        posterior's curvature at the draws is not that of a peak.
         """
-        parts = [
-            (np.abs(error), mc_error, good, bad)
-            for error, mc_error, good, bad in zip(
-                (self.mean_error, self.sd_error),
-                (self.mean_mc_error, self.sd_mc_error),
-                _GOOD,
-                _BAD,
-                strict=True,
-            )
-        ]
-        if not all(np.isfinite(size).all() for size, *_ in parts):
+        if not self._curved:
             return "fail"
+        parts = (
+            (np.abs(self.mean_error), self.mean_mc_error, _GOOD[0], _BAD[0]),
+            (np.abs(self.sd_error), self.sd_mc_error, _GOOD[1], _BAD[1]),
+        )
         if any((size - 3 * mc > bad).any() for size, mc, _, bad in parts):
             return "fail"
-        small = all(
-            (size <= good).all() and (size + _SURE * mc <= bad).all()
-            for size, mc, good, bad in parts
-        )
-        return "ok" if small else "warn"
+        if any((size > good).any() or (size + 2 * mc > bad).any() for size, mc, good, bad in parts):
+            return "warn"
+        return "ok"
 
-    def __str__(self) -> str:
-        """The verdict, and the worst parameters."""
-        mean, sd = np.abs(self.mean_error), np.abs(self.sd_error)
-        return "\n".join([self.sentence, *aligned([("", "mean", "sd"), *self._worst(mean, sd)])])
+    @property
+    def _curved(self) -> bool:
+        """Whether the posterior has a peak where the draws are, so that errors are known."""
+        parts = (self.mean_error, self.sd_error, self.mean_mc_error, self.sd_mc_error)
+        return all(np.isfinite(part).all() for part in parts)
 
     @property
     def sentence(self) -> str:
         """The verdict in words."""
+        if not self._curved:
+            return (
+                "The draws are not the posterior's, or it has no peak where they are: its "
+                "curvature there is not positive in every direction."
+            )
         mean, sd = np.abs(self.mean_error).max(), np.abs(self.sd_error).max()
-        if not np.isfinite(mean + sd):
-            return "The draws are not the posterior's: its curvature at them is not positive."
         if self.verdict == "fail":
             return (
                 f"The draws are not the posterior's: means are off by up to {mean:.2f} posterior "
                 f"standard deviations, standard deviations by up to {sd:.0%}."
             )
-        only = "" if self.verdict == "ok" else "only "
-        return (
-            f"The draws are {only}within {mean:.2f} standard deviations and {sd:.0%} of the "
-            "posterior."
-        )
+        within = f"within {mean:.2f} standard deviations and {sd:.0%} of the posterior"
+        if self.verdict == "ok":
+            return f"The draws are {within}."
+        if mean <= _GOOD[0] and sd <= _GOOD[1]:
+            return f"The draws seem to be {within}, but there are too few of them to be sure."
+        return f"The draws are only {within}."
+
+    def __str__(self) -> str:
+        """The verdict, and the worst parameters."""
+        mean, sd = np.abs(self.mean_error), np.abs(self.sd_error)
+        return "\n".join([self.sentence, *aligned([("", "mean", "sd"), *self._worst(mean, sd)])])
 
     def _worst(self, mean: Vector, sd: Vector) -> Iterator[tuple[str, str, str]]:
         """The parameters that are furthest off, five at most."""
@@ -127,15 +128,16 @@ def check(post: Posterior, draws: Any) -> Accuracy:
     Stein's identities hold for draws of the posterior whatever its shape: the mean of the gradient
     of the log posterior is zero, its covariance with the parameters is minus the identity (X12).
     What the draws give instead says how far their means and standard deviations are off. The error
-    of too few draws counts, too: it is that of these draws.
+    of too few draws counts, too: it is that of these draws. A mode that no draw has visited is not
+    seen.
 
     Parameters
     ----------
     post
         The posterior.
     draws
-        Parameters as the posterior samples them: an array (chains, draws, D) or (draws, D), or a
-        pytree of its parameters with leading axes of chains and draws.
+        Parameters as the posterior samples them, such as ``result.flat``: an array (chains, draws,
+        D) or (draws, D), or a pytree of its parameters with leading axes of chains and draws.
 
     Returns
     -------
@@ -154,6 +156,11 @@ def check(post: Posterior, draws: Any) -> Accuracy:
     >>> orn.check(post, 1.5 * (result.flat - result.plan.center) + result.plan.center).verdict
     'fail'
     """
+    return measure(post, draws)
+
+
+def measure(post: Posterior, draws: Any, work: float = _WORK) -> Accuracy:
+    """The same within a number of multiplications; where all rows take more, some stand for all."""
     flat = _vectors(as_posterior(post), draws)
     if post.dim > _LARGEST:
         raise InputError(
@@ -168,18 +175,24 @@ def check(post: Posterior, draws: Any) -> Accuracy:
         )
     centre, root = flat.mean(axis=0), _root(flat, post)
     whitened = np.linalg.solve(root, (flat - centre).T).T
-    count, rows = _effort(post, len(flat))
+    count, rows = _effort(post, len(flat), work)
     at = np.linspace(0, len(flat) - 1, count).astype(int)
     batches = np.array_split(at, _BATCHES)
     anchor = _Anchor(centre, post.num_data * mean_gradient(post, centre)) if rows else None
     with double_precision():
         along = [_gradients(post, flat[part], anchor, rows, i) for i, part in enumerate(batches)]
+    broken = sum(int((~np.isfinite(part)).any(axis=1).sum()) for part in along)
+    if broken:
+        raise InputError(
+            f"the log posterior's gradient is not finite at {broken:,} of {count:,} draws: they "
+            "are too far from where it is defined."
+        )
     along = [gradients @ root for gradients in along]
 
     def errors(without: int | None = None) -> ImpliedErrors:
         kept = [i for i in range(_BATCHES) if i != without]
         z = np.concatenate([whitened[batches[i]] for i in kept])
-        moments = theory.stein_moments(z, np.concatenate([along[i] for i in kept]))
+        moments = theory.stein_moments(z, np.concatenate([along[i] for i in kept]), root)
         return theory.implied_errors(moments, root)
 
     whole = errors()
@@ -194,16 +207,26 @@ def _vectors(post: Posterior, draws: PyTree) -> Vector:
     """Draws as vectors, (draws of all chains, D), checked."""
     what = "draws must hold parameters as the posterior samples them, (chains, draws, D)"
     if not isinstance(draws, np.ndarray | jax.Array):
+        if post.constrain is not None:
+            raise InputError(
+                f"{what}, before they are constrained: result.flat or result.unconstrained."
+            )
         try:
             one = Layout.of(jax.tree.map(lambda leaf: np.asarray(leaf)[0, 0], draws))
         except (IndexError, TypeError) as error:
-            raise InputError(f"{what}; found {shown(draws)}.") from error
+            raise InputError(
+                f"{what}; found {shown(draws)}. Of a Result, give result.flat; of NumPyro's MCMC, "
+                "get_samples(group_by_chain=True)."
+            ) from error
         if one != post.layout:
             raise InputError(
                 f"{what}; found {shown(one.leaf_names())} of shapes {one.shapes}, expected "
                 f"{shown(post.layout.leaf_names())} of shapes {post.layout.shapes}."
             )
         leaves = [np.asarray(leaf, float) for leaf in jax.tree.leaves(draws)]
+        if len({leaf.shape[:2] for leaf in leaves}) > 1:
+            found = ", ".join(str(leaf.shape[:2]) for leaf in leaves)
+            raise InputError(f"{what}, as many of each parameter; found {found}.")
         draws = np.concatenate([leaf.reshape(*leaf.shape[:2], -1) for leaf in leaves], axis=-1)
     array = np.asarray(draws)
     if array.dtype.kind not in "fiu" or array.ndim not in (2, 3) or array.shape[-1] != post.dim:
@@ -231,13 +254,13 @@ def _root(flat: Vector, post: Posterior) -> Vector:
     return np.asarray(scale[:, None] * ((vectors * np.sqrt(values)) @ vectors.T))
 
 
-def _effort(post: Posterior, draws: int) -> tuple[int, int]:
+def _effort(post: Posterior, draws: int, work: float) -> tuple[int, int]:
     """At how many draws to take gradients, and over how many rows each; 0 for all."""
     fewest = min(draws, max(_FEWEST, _PER_PARAMETER * post.dim))
-    affordable = _WORK / post.dim  # gradients of single rows
+    affordable = work / post.dim  # gradients of single rows
     count = int(np.clip(affordable / post.num_data, fewest, max(fewest, min(draws, _MOST))))
     rows = int(affordable / count)
-    if any(isinstance(leaf, RowsOnDisk) for leaf in jax.tree.leaves(post.data)):
+    if post.on_disk:
         rows = min(rows, _ROWS_ON_DISK)
     return count, 0 if rows >= post.num_data else rows
 
@@ -257,6 +280,6 @@ def _gradients(
         return gradients_at(post, thetas, post.data)
     rng = np.random.default_rng(number)
     index = np.sort(rng.choice(post.num_data, rows, replace=False))
-    some = jax.tree.map(lambda leaf: leaf[index], post.data)
+    some = post.with_rows(index).data
     found = gradients_at(post, np.concatenate([anchor.theta[None], thetas]), some)
     return found[1:] - found[0] + anchor.gradient

@@ -22,8 +22,7 @@ from ornstein.linalg.eigen import scaled_eigh
 from ornstein.linalg.operators import as_operator
 from ornstein.models.posterior import Posterior
 from ornstein.planning.plans import Plan
-from ornstein.results.accuracy import Accuracy
-from ornstein.results.accuracy import check as measure
+from ornstein.results.accuracy import Accuracy, measure
 from ornstein.results.arviz import ess, rhat
 from ornstein.results.measure import measured_kl
 from ornstein.results.noise import Noise, cumulants, noise_at_draws, spaced
@@ -99,10 +98,14 @@ class Diagnosis:
             line = self.accuracy.sentence
         else:
             line = f"Not measured against the posterior: {self.unmeasured}."
-        bad = [check for check in self.checks if self.judges(check) and check.verdict != "ok"]
-        if bad:
-            line += f" Does not hold: {'; '.join(map(str, bad))}."
-        return line
+        judging = [check for check in self.checks if self.judges(check)]
+        failed, warned = (
+            "; ".join(str(check) for check in judging if check.verdict == verdict)
+            for verdict in ("fail", "warn")
+        )
+        if failed:
+            return f"Do not trust these draws yet. Does not hold: {failed}. {line}"
+        return f"{line} To read: {warned}." if warned else line
 
     def judges(self, check: Check) -> bool:
         """Whether a check decides on the draws; else it explains, or is about the model."""

@@ -165,7 +165,10 @@ class Result:
         return measured_kl(self.flat, self.plan.center, self._target_cov(target))
 
     def diagnose(self) -> Diagnosis:
-        """Check the assumptions A1-A4, the model, stationarity and the plan's prediction."""
+        """Measure how far the draws are from the posterior, and check what explains it.
+
+        That is the assumptions A1-A4, stationarity and the plan's prediction, and the model.
+        """
         return diagnose(self.posterior, self.plan, self.flat)
 
     def _target_cov(self, target: str | Vector) -> Vector:

@@ -6,6 +6,8 @@ import numpy as np
 
 from ornstein._base.types import Vector
 
+_LEAST_CURVATURE = 1e-10  # of draws of unit covariance: 1 is right
+
 
 class SteinMoments(NamedTuple):
     """Means over draws z of mean zero and unit covariance, and gradients g of -log p there.
@@ -18,8 +20,10 @@ class SteinMoments(NamedTuple):
     bend: Vector
 
 
-def stein_moments(whitened: Vector, gradients: Vector) -> SteinMoments:
-    """X12: ``E[g]``, ``E[z g']`` and ``E[(z_i^2 - 1) g_i - 2 z_i]``, from some of the draws.
+def stein_moments(whitened: Vector, gradients: Vector, root: Vector) -> SteinMoments:
+    """X12: ``E[g]``, ``E[z g']`` and ``E[(t^2 - 1) u'g - 2 t]``, from some of the draws.
+
+    The last is for every parameter, ``t = u'z`` being the parameter in its standard deviations.
 
     The gradients are regressed on z, so that what is linear in them counts with the mean and the
     covariance of all draws, 0 and 1, and not with those of the few they were taken at: for a
@@ -31,17 +35,21 @@ def stein_moments(whitened: Vector, gradients: Vector) -> SteinMoments:
         Draws, (T, D), in coordinates in which all draws have mean zero and unit covariance.
     gradients
         Of ``-log p(z)`` at these, (T, D).
+    root
+        ``W`` of ``theta = mean + W z``, (D, D).
 
     Examples
     --------
     >>> z = np.array([[-1.0], [0.0], [2.0]])
-    >>> stein_moments(z, 0.5 * z + 0.1).slope.round(6).tolist()
+    >>> stein_moments(z, 0.5 * z + 0.1, np.eye(1)).slope.round(6).tolist()
     [0.1]
     """
     design = np.column_stack([np.ones(len(whitened)), whitened])
     fitted, *_ = np.linalg.lstsq(design, gradients, rcond=None)
     slope, curvature = fitted[0], fitted[1:]
-    bend = ((whitened**2 - 1) * gradients - 2 * whitened).mean(axis=0)
+    unit = root / np.linalg.norm(root, axis=1, keepdims=True)
+    t, along = whitened @ unit.T, gradients @ unit.T
+    bend = ((t**2 - 1) * along - 2 * t).mean(axis=0)
     return SteinMoments(slope, curvature, bend)
 
 
@@ -61,7 +69,7 @@ def implied_errors(moments: SteinMoments, root: Vector) -> ImpliedErrors:
     """X12: how far the draws are from the posterior, exactly so where it is Gaussian.
 
     With draws of unit covariance, ``E[z g']^-1`` is the posterior's covariance and ``E[z g']^-1
-    E[g]`` the distance of the means.
+    E[g]`` the distance of the means. NaN where the curvature is not positive in every direction.
 
     Parameters
     ----------
@@ -78,11 +86,10 @@ def implied_errors(moments: SteinMoments, root: Vector) -> ImpliedErrors:
     [[0.2], [1.0]]
     """
     precision = 0.5 * (moments.curvature + moments.curvature.T)
-    cov = root @ np.linalg.solve(precision, root.T)
-    variance = np.diagonal(cov)
-    if np.any(np.linalg.eigvalsh(precision) <= 0):
-        variance = np.full(len(root), np.nan)
-    sd = np.sqrt(variance)
+    if np.linalg.eigvalsh(precision)[0] <= _LEAST_CURVATURE:
+        unknown = np.full(len(root), np.nan)
+        return ImpliedErrors(unknown, unknown, moments.bend)
+    sd = np.sqrt(np.diagonal(root @ np.linalg.solve(precision, root.T)))
     mean = root @ np.linalg.solve(precision, moments.slope) / sd
     drawn = np.sqrt(np.sum(root**2, axis=1))
     return ImpliedErrors(mean, drawn / sd - 1, moments.bend)
