@@ -13,4 +13,14 @@ What is here is listed in ``__init__.pyi`` and loads when it is first used, JAX 
 
 import lazy_loader
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+from ornstein._base import extras
+
+__getattr__, _, _public = lazy_loader.attach_stub(__name__, __file__)
+
+_EXTRAS = {"estimators": "sklearn", "plots": "report", "report": "report", "tables": "tables"}
+__all__ = [name for name in _public if name not in _EXTRAS or not extras.missing(_EXTRAS[name])]
+
+
+def __dir__() -> list[str]:
+    """Public names, without those whose extra is not installed: they raise when asked for."""
+    return __all__

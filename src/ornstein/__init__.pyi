@@ -1,9 +1,5 @@
-# What to do, in the order of a run.
-# Rooms of their own.
 from . import estimators, models, tables, theory
 from ._base.compilation import cache_compiled_code
-
-# What they raise and warn of.
 from ._base.errors import (
     CheckpointError,
     CheckpointWarning,
@@ -20,8 +16,6 @@ from ._base.version import __version__
 from .api.comparison import compare
 from .api.learning import Learned, learn
 from .api.sampling import sample
-
-# What these take and give.
 from .curvature.control_variates import Anchor
 from .curvature.estimation import geometry
 from .curvature.geometry import Geometry
@@ -43,15 +37,19 @@ from .results.result import Result
 from .sampling import distributed
 from .sampling.custom_loops import PlanKernel, Rows, as_optax, kernel
 
+# What to do, in the order of a run.
 __all__ = ["from_numpyro", "geometry", "open_rows", "plan", "tune"]
 __all__ += ["as_optax", "compare", "cross_validate", "evidence", "kernel", "learn", "sample"]
 __all__ += ["cache_compiled_code", "check"]
+# Rooms of their own.
 __all__ += ["datasets", "distributed", "estimators", "models", "plots", "predictive", "report"]
 __all__ += ["tables", "theory"]
+# What these take and give.
 __all__ += ["METHODS", "VARIANTS", "Anchor", "Geometry", "Method", "Plan", "PlanKernel"]
 __all__ += ["Accuracy", "Check", "Comparison", "CrossValidation", "Diagnosis", "Entry"]
 __all__ += ["Evidence", "Learned", "Learning", "MeasuredKL", "Posterior", "Result", "Rows"]
 __all__ += ["RowsOnDisk", "__version__"]
+# What they raise and warn of.
 __all__ += ["CheckpointError", "InputError", "MissingExtraError", "OptimumError"]
 __all__ += ["OrnsteinError", "UnstablePlanError"]
 __all__ += ["CheckpointWarning", "DivergenceWarning", "InterruptWarning", "TargetWarning"]

@@ -3,11 +3,12 @@
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 from ornstein._base.compilation import cache_settings
 
-OWN = ("JAX_COMPILATION_CACHE_DIR", "JAX_COMPILATION_CACHE_MAX_SIZE")
+OWN = ("JAX_COMPILATION_CACHE", "JAX_PERSISTENT_CACHE")
 LIBRARY = """
 import ornstein as orn, sys
 print(orn.cache_compiled_code(sys.argv[1]))
@@ -18,7 +19,7 @@ print(jax.jit(lambda x: jnp.sin(x) @ x)(jnp.ones(3)))
 
 def run(args: list[str], **env: str) -> str:
     """A process of its own, without a cache of the test's."""
-    outer = {name: value for name, value in os.environ.items() if name not in OWN}
+    outer = {name: value for name, value in os.environ.items() if not name.startswith(OWN)}
     done = subprocess.run(args, env=outer | env, capture_output=True, text=True, check=True)
     return done.stdout
 
@@ -47,6 +48,15 @@ def test_the_command_line_keeps_compiled_code(tmp_path: Path) -> None:
     own = tmp_path / "own"
     run(command, JAX_COMPILATION_CACHE_DIR=str(own), XDG_CACHE_HOME=str(tmp_path / "other"))
     assert not kept(tmp_path / "other"), "a user's own folder is used instead"
+    assert kept(own)
+
+
+def test_folders_that_are_no_longer_used_go(tmp_path: Path) -> None:
+    for name, days in {"compiled-old": 31, "compiled-new": 29, "else": 31}.items():
+        (tmp_path / name).mkdir()
+        os.utime(tmp_path / name, (time.time() - 24 * 3600 * days,) * 2)
+    used = Path(cache_settings(tmp_path)["jax_compilation_cache_dir"]).name
+    assert {path.name for path in tmp_path.iterdir()} == {"compiled-new", "else", used}
 
 
 def test_a_folder_that_cannot_be_made_changes_nothing(tmp_path: Path) -> None:

@@ -33,12 +33,13 @@ OF_THE_LIBRARY = {
     "tables": (["pyarrow"], "orn.tables"),
     "report": (["matplotlib"], "orn.plots"),
     "numpyro": (["numpyro"], "orn.from_numpyro(lambda: 0)"),
+    "tables of Parquet": (["pyarrow"], "orn.open_rows('.')"),
 }
 
 
-@pytest.mark.parametrize("extra", OF_THE_LIBRARY)
-def test_the_library_names_the_extra(extra: str) -> None:
-    modules, code = OF_THE_LIBRARY[extra]
+@pytest.mark.parametrize("name", OF_THE_LIBRARY)
+def test_the_library_names_the_extra(name: str) -> None:
+    extra, (modules, code) = name.split()[0], OF_THE_LIBRARY[name]
     done = without(modules, f"try:\n    {code}\nexcept orn.MissingExtraError as e:\n    print(e)")
     assert f"not installed: pip install 'ornstein[{extra}]'." in done.stdout, done.stderr
 
@@ -49,6 +50,7 @@ def test_the_library_names_the_extra(extra: str) -> None:
         (["sklearn"], ["demo"], "ornstein demo needs scikit-learn, which is not installed"),
         (["jinja2", "matplotlib"], ["demo"], "needs Matplotlib and Jinja2, which are not"),
         (["pyarrow"], ["fit", "t.csv", "--target", "y"], "ornstein.tables needs pyarrow"),
+        (["matplotlib"], ["compare", "t.csv", "--target", "y", "--plot", "p.png"], "Matplotlib"),
         (["matplotlib"], ["reproduce", "figure1"], "ornstein reproduce needs Matplotlib"),
     ],
 )
@@ -72,6 +74,9 @@ X = np.random.default_rng(0).normal(size=(80, 2))
 result = orn.sample(orn.models.linear(X, X[:, 0]), draws=20)
 print(result.summary().shape, result.save(sys.argv[1] + "/run").name)
 print(result.diagnose()["A4"].name)
+from ornstein import *
+import inspect
+print(sample is orn.sample, "tables" in dict(inspect.getmembers(orn)))
 """
     done = without(modules, code, str(tmp_path))
-    assert done.stdout == "(2, 9) run\nA4\n", done.stderr
+    assert done.stdout == "(2, 9) run\nA4\nTrue False\n", done.stderr

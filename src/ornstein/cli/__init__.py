@@ -41,6 +41,5 @@ def _prepare_jax() -> None:
     if "xla_backend_extra_options" not in flags:
         option = f"--xla_backend_extra_options={_FAST_LOOPS}=65536"
         os.environ["XLA_FLAGS"] = f"{flags} {option}".strip()
-    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
-        for name, value in cache_settings().items():
-            os.environ.setdefault(name.upper(), str(value))
+    for name, value in cache_settings().items():
+        os.environ.setdefault(name.upper(), str(value))

@@ -287,9 +287,10 @@ def compare(
     from ornstein import tables
     from ornstein._base import checks
     from ornstein.api.comparison import DEFAULT
-    from ornstein.results import plots
 
     if plot is not None:
+        from ornstein.results import plots
+
         checks.choice("--plot", plot.suffix.lower(), (".png", ".pdf", ".svg", ".jpg"))
     encoding, X, y, notes = tables.learn(tables.read(table), target, model, missing)
     say = Console(stderr=True, quiet=quiet, highlight=False)

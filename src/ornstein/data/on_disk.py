@@ -248,6 +248,9 @@ def open_rows(
     if not place.exists():
         raise InputError(f"{place} does not exist.")
     if place.is_dir() or place.suffix == ".parquet":
+        from ornstein._base import extras
+
+        extras.require("tables", "open_rows of Parquet files")
         from ornstein.data.parquet import Parquet  # takes long to import
 
         return Parquet(place, columns)
