@@ -25,7 +25,7 @@ from ornstein.tables.fitting import FitOptions, Precision, Scale, fit_rows, hype
 
 
 @dataclass(eq=False, repr=False)
-class BayesianGlm(frames.OutputMixin, BaseEstimator):  # type: ignore[misc]
+class BayesianGlm(BaseEstimator):  # type: ignore[misc]
     """A generalised linear model with a normal prior on the coefficients of standardised columns.
 
     Parameters and attributes are described with the estimators.

@@ -4,7 +4,6 @@ from typing import Any, Self
 
 import numpy as np
 import pandas as pd
-from sklearn import get_config
 
 from ornstein._base.checks import choice
 from ornstein._base.errors import InputError
@@ -57,7 +56,7 @@ class OutputMixin:
         ----------
         transform
             ``"default"`` for arrays, ``"pandas"`` or ``"polars"`` for frames, None to leave it as
-            it is. If never set, ``sklearn.set_config(transform_output=...)`` decides.
+            it is. scikit-learn's global setting is for transformers, and changes nothing here.
         """
         if transform is not None:
             chosen = choice("transform", transform, _CONTAINERS)
@@ -67,5 +66,5 @@ class OutputMixin:
     def _contained(self, X: Any, columns: dict[str, Any]) -> Any:
         """Columns as arrays, or as a frame beside the rows they are of."""
         own = getattr(self, "_sklearn_output_config", {})
-        container = own.get("transform", get_config()["transform_output"])
+        container = own.get("transform", "default")
         return tuple(columns.values()) if container == "default" else made(columns, container, X)

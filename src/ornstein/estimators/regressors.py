@@ -20,7 +20,7 @@ from ornstein.results.arviz import interval_ends
 from ornstein.tables.fitting import Scale
 
 
-class _BayesianRegressor(RegressorMixin, BayesianGlm):  # type: ignore[misc]
+class _BayesianRegressor(frames.OutputMixin, RegressorMixin, BayesianGlm):  # type: ignore[misc]
     """Targets that are numbers."""
 
     _family: type[Family]
