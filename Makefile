@@ -75,7 +75,7 @@ reproduce: $(STAMP) ## recompute the paper's Table 1 and Figures 1 to 3
 
 clean: ## remove caches and build output (.venv stays)
 	@rm -rf build dist site .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
-	@find . -path ./$(VENV) -prune -o -name __pycache__ -type d -exec rm -rf {} +
+	@find . -path ./$(VENV) -prune -o -path ./.matrix -prune -o -name __pycache__ -type d -exec rm -rf {} +
 
 $(STAMP): pyproject.toml constraints.txt $(VENV)/pyvenv.cfg
 	@echo "Installing the pinned dependencies into $(VENV) ..."

@@ -35,8 +35,8 @@ def interpreters() -> dict[str, Path]:
     for minor in MINORS:
         version = f"3.{minor}"
         named = shutil.which(f"python{version}")
-        others = sorted(pyenv.glob(f"{version}.*/bin/python"), reverse=True)
-        for path in [*([Path(named)] if named else []), *others]:
+        others = sorted(pyenv.glob(f"{version}.*/bin/python"), key=lambda path: len(str(path)))
+        for path in [*([Path(named)] if named else []), *reversed(others)]:
             code = "import sys; print('%d.%d' % sys.version_info[:2])"
             done = subprocess.run([path, "-c", code], capture_output=True, text=True, check=False)
             if done.stdout.strip() == version:
@@ -130,6 +130,8 @@ def main() -> None:
         versions_of = pins(name)
         shown = ", ".join(f"{one} {versions_of[one]}" for one in SHOWN if one in versions_of)
         print(f"{verdict} {name}: {summary}; {minutes:.1f} min in all; {shown}", flush=True)
+    if not results and not options.smoke:
+        sys.exit("No environment was tried: no Python was found, or none that --only names.")
     sys.exit(0 if all(results) else 1)
 
 
