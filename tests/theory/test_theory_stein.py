@@ -61,3 +61,10 @@ def test_X12_laplace_is_seen_to_miss_mean_and_skewness(mixing: Vector) -> None:
     truth = (mode - exact.mean(axis=0)) / exact.std(axis=0)
     np.testing.assert_allclose(found.mean, truth, atol=0.01)
     np.testing.assert_allclose(found.skewness, -np.mean(centred**3, axis=0), atol=0.03)
+
+
+def test_X12_bend_of_a_normal_posterior_is_the_third_hermite_polynomial() -> None:
+    """Of few draws, whose mean is not zero: what is linear in them does not count."""
+    z = np.array([[-1.0], [0.5], [2.0]])
+    found = stein_moments(z, z, 3 * np.eye(1)).bend
+    np.testing.assert_allclose(found, np.mean(z**3 - 3 * z), rtol=1e-12)
