@@ -19,7 +19,8 @@ from ornstein.linalg.operators import as_operator
 from ornstein.models.posterior import Posterior
 from ornstein.planning.plans import Plan
 from ornstein.results import arviz
-from ornstein.results.diagnosis import Diagnosis, diagnose
+from ornstein.results.assumptions import diagnose
+from ornstein.results.diagnosis import Diagnosis
 from ornstein.results.measure import MeasuredKL, measured_kl
 from ornstein.sampling.settings import Settings, Status
 from ornstein.storage.folders import Writer, write_folder
