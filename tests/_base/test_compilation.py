@@ -49,6 +49,7 @@ def test_the_command_line_keeps_compiled_code(tmp_path: Path) -> None:
     run(command, JAX_COMPILATION_CACHE_DIR=str(own), XDG_CACHE_HOME=str(tmp_path / "other"))
     assert not kept(tmp_path / "other"), "a user's own folder is used instead"
     assert kept(own)
+    assert not list(own.glob("*-atime")), "nothing is removed from it"
 
 
 def test_folders_that_are_no_longer_used_go(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ Commands import what they need when they run, JAX above all: help is there at on
 
 import os
 import sys
+import warnings
 
 from rich.console import Console
 
@@ -41,5 +42,10 @@ def _prepare_jax() -> None:
     if "xla_backend_extra_options" not in flags:
         option = f"--xla_backend_extra_options={_FAST_LOOPS}=65536"
         os.environ["XLA_FLAGS"] = f"{flags} {option}".strip()
-    for name, value in cache_settings().items():
+    settings = cache_settings()
+    if "JAX_COMPILATION_CACHE_DIR" in os.environ:  # what is in it is not ours to remove
+        settings.pop("jax_compilation_cache_max_size", None)
+    for name, value in settings.items():
         os.environ.setdefault(name.upper(), str(value))
+    # Code that cannot be kept is compiled again: nothing to tell a user.
+    warnings.filterwarnings("ignore", "Error (reading|writing) persistent compilation cache")
