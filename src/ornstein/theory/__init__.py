@@ -45,6 +45,16 @@ from ornstein.theory.recipes import (
     sgfs_scalar,
     square_root_sgd,
 )
+from ornstein.theory.rotation import (
+    critical_keep,
+    kick,
+    rotation,
+    rotation_covariance,
+    rotation_diagonal,
+    rotation_limit,
+    rotation_relaxation,
+    velocity_noise,
+)
 from ornstein.theory.stationary import (
     Modes,
     finite_step_covariance,
@@ -84,6 +94,9 @@ __all__ += ["joint_diagonalisation", "noise_kl", "posterior_kl", "relative_eigen
 __all__ += ["structure_kl", "variance_ratios"]
 # What draws show of the posterior.
 __all__ += ["ImpliedErrors", "SteinMoments", "implied_errors", "stein_moments"]
+# Rotation steps.
+__all__ += ["critical_keep", "kick", "rotation", "rotation_covariance", "rotation_diagonal"]
+__all__ += ["rotation_limit", "rotation_relaxation", "velocity_noise"]
 # Recipes: gain and injected noise.
 __all__ += ["Decay", "Recipe", "constant_sgd", "diagonal_sgd", "exact", "exact_at_rate"]
 __all__ += ["exact_diagonal", "finite_step_sgd", "full_sgd", "momentum_sgd", "optimal_batch_size"]
