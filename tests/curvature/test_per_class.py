@@ -197,6 +197,7 @@ def test_X9_leverages_are_nearly_those_of_the_matrix() -> None:
 def test_X2_chains_have_the_posteriors_covariance() -> None:
     post = softmax(rows=3000)
     plan = orn.plan(post)
+    assert plan.method == "exact"
     assert plan.structure == plan.gain.structure == "per-class"
     assert "a basis" in str(plan)
     A, C = true_noise(post, plan)

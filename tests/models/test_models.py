@@ -11,7 +11,7 @@ import scipy.stats
 import ornstein as orn
 from ornstein.linalg.operators import Diagonal
 from ornstein.models import log_sum_exp, softplus
-from ornstein.models.contract import Minibatch, per_example
+from ornstein.models.contract import Anchored, Minibatch, per_example
 from ornstein.models.grams import quadratic_forms, weighted_grams
 from support.problems import SOME_MODELS, as_generic, features, whole, zoo
 
@@ -134,7 +134,7 @@ def test_X8_X9_local_gradients(name: str, closed: bool, anchored: bool) -> None:
         plan.gain.sqrt(),
         hyper,
         np.float64,
-        np.asarray(slope) if anchored else None,
+        Anchored(np.asarray(slope)) if anchored else None,
     )
     factor = local.factor
     np.testing.assert_allclose(
@@ -213,7 +213,7 @@ def test_rows_folded_in_blocks_are_those_folded_at_once(name: str, anchored: boo
     center = np.zeros(post.dim)
     center[: post.dim // 2] = 1e-4 if name == "poisson" else 1.0
     factor = Diagonal(np.linspace(0.5, 1.5, post.dim))
-    slope = np.ones(post.dim) if anchored else None
+    slope = Anchored(np.ones(post.dim)) if anchored else None
     local = post.model.localise(center, factor, post.hyper, np.float64, slope)
     folded = [fold(post.data) for fold in (local.fold, partial(local.fold, block_rows=6))]
     assert folded[0].keys() == folded[1].keys()

@@ -11,7 +11,7 @@ import ornstein as orn
 from ornstein.curvature.estimation import geometry
 from ornstein.curvature.optimum import find_optimum
 from ornstein.linalg.operators import Dense, Diagonal
-from ornstein.models.contract import Minibatch, Spread
+from ornstein.models.contract import Anchored, Minibatch, Spread
 from ornstein.models.families import Bernoulli, Family, Gaussian
 from ornstein.models.glm import Past
 from ornstein.models.ready_made import Prior, build
@@ -150,7 +150,7 @@ def test_X8_X9_weighted_local_gradients(name: str, structure: str, anchored: boo
     slope = gradient_sum(here, post.data, hyper) + prior_gradient(here, hyper)
     root = np.diag(rng.uniform(0.5, 2, post.dim)) + 0.1
     gain = Dense(root) if structure == "dense" else Diagonal(np.diag(root).copy())
-    given = np.asarray(slope) if anchored else None
+    given = Anchored(np.asarray(slope)) if anchored else None
     local = model.localise(center, gain, hyper, np.float64, given)
     z = jnp.asarray(rng.normal(size=post.dim))
     theta = jnp.asarray(center + local.factor.matvec(np.asarray(z)))

@@ -16,9 +16,9 @@ _NUMBERS = 2**22  # gradients held
 _ALIKE = 1.5  # noise relative to that of independent rows, above which it is worth a word
 
 
-def warnings(post: Posterior, geometry: Geometry, anchored: bool) -> tuple[str, ...]:
+def warnings(post: Posterior, geometry: Geometry, order: int) -> tuple[str, ...]:
     """A warning where blocks of neighbours are noisier than rows taken one by one."""
-    excess = noise_ratio(post, geometry, anchored)
+    excess = noise_ratio(post, geometry, order)
     if excess < _ALIKE:
         return ()
     return (
@@ -28,10 +28,11 @@ def warnings(post: Posterior, geometry: Geometry, anchored: bool) -> tuple[str, 
     )
 
 
-def noise_ratio(post: Posterior, geometry: Geometry, anchored: bool) -> float:
+def noise_ratio(post: Posterior, geometry: Geometry, order: int) -> float:
     """Variance of a block's mean gradient, relative to that of as many independent rows.
 
-    In the posterior's units, all directions alike; of anchored gradients at a random point of it.
+    In the posterior's units, all directions alike; of gradients anchored to an ``order`` above 0 at
+    a random point of it.
     """
     size, rng = prefetch.rows_per_block(post.data), np.random.default_rng(0)
     if size == 1:
@@ -43,10 +44,10 @@ def noise_ratio(post: Posterior, geometry: Geometry, anchored: bool) -> float:
     root = geometry.covariance.sqrt()
     step = np.asarray(root.matvec(rng.normal(size=root.coordinates(post.dim))))
     with double_precision():
-        at = jnp.asarray(geometry.center + (step if anchored else 0))
-        away = jnp.asarray(geometry.center) if anchored else None
+        center = jnp.asarray(geometry.center)
+        at = center + step if order else center
         gradients = np.asarray(
-            anchored_gradients(post.model, at, away, in_double(rows), post.hyper)
+            anchored_gradients(post.model, order, at, center, in_double(rows), post.hyper)
         )
     units = np.asarray(root.rmatvec(gradients)).reshape(count, size, -1)
     total = float(units.reshape(-1, units.shape[-1]).var(axis=0).sum())

@@ -1,9 +1,13 @@
-"""Control variates (X9): gradient noise when gradients are anchored at the optimum.
+"""Control variates: gradient noise when gradients are anchored at the optimum.
 
-With ``g(anchor) + 1/S sum (grad l_n(theta) - grad l_n(anchor))`` for the minibatch gradient, the
-noise vanishes at the anchor and grows away from it. T2 stays exact with its mean over the
-posterior, which is of order D/S where that of plain gradients is N/S: mixing takes a few steps,
-however many rows there are.
+Of first order (X9), with ``g(anchor) + 1/S sum (grad l_n(theta) - grad l_n(anchor))`` for the
+minibatch gradient, the noise vanishes at the anchor and grows away from it. T2 stays exact with its
+mean over the posterior, which is of order D/S where that of plain gradients is N/S: mixing takes a
+few steps, however many rows there are.
+
+Of second order (X10), ``hess l_n(anchor) (theta - anchor)`` is taken off every row too and its sum
+over all rows, ``N A (theta - anchor)``, added: the batch estimates only how far the loss is from
+quadratic. That noise is of order D^2 / (N S) and vanishes as rows are added.
 """
 
 import math
@@ -30,7 +34,10 @@ _KURTOSIS = 0.3  # what the rows' leverages may leave in the draws
 _WEIGHTED = 1.5  # how much smaller a batch must be to be worth drawing by leverage
 _NOISE_SHARE = 0.5  # of a step's noise that minibatches may make where A is held approximately,
 _NOISE_ERROR = 0.04  # and what its correlations there may cost a variance
-_PUSH = 2.0  # how far the strongest row may move the chain, in its distance from the anchor
+_PUSH = {1: 2.0, 2: 0.5}  # how far the strongest row may move the chain, by order: in its distance
+# from the anchor, and in standard deviations
+_FEW_ROWS = 512  # of a table whose steps may take all
+_LITTLE = 50  # noise of a row relative to the posterior, above which the first order is tried too
 
 
 @register
@@ -44,7 +51,8 @@ class Anchor:
         Gradient of ``-log p(theta | data)`` at the anchor.
     noise_cov
         Covariance of ``w_n (grad l_n(theta) - grad l_n(anchor))`` over draws of rows, averaged
-        over the posterior; the weights w are 1 unless rows are drawn by their leverage.
+        over the posterior, or of what the second order leaves of it; the weights w are 1 unless
+        rows are drawn by their leverage.
     strongest, row
         ``N`` times the (weighted) leverage of the strongest row, and which it is.
     fourth
@@ -67,6 +75,9 @@ class Anchor:
     multiplicity: Order | None = None
     beyond: float = 0.0
     aligned: float = 0.0
+    order: int = 1
+    why: str = ""
+    """Why the order is the first where the second is on offer otherwise."""
 
 
 def anchor(
@@ -77,17 +88,55 @@ def anchor(
     key: Key = 0,
     scheme: str = "auto",
     size: int | None = None,
+    order: int | None = None,
 ) -> Anchor:
     """The noise of anchored gradients over a Gaussian of covariance ``cov`` around the optimum.
 
     With ``scheme="auto"`` rows are drawn by their leverage where batches drawn alike would have to
-    be far larger, or larger than the ``size`` given; with ``"weighted"`` anyway.
+    be far larger, or larger than the ``size`` given; with ``"weighted"`` anyway. The order is the
+    second unless it is given, A is not known for it, or the first leaves less noise.
     """
+    why = lacking(geometry)
+    made = partial(_of_order, post, geometry, cov, rows, key, scheme, size)
+    if order is not None:
+        return made(order)
+    if why:
+        return replace(made(1), why=why)
+    second = made(2)
+    left = _noise(geometry, second)
+    first = made(1) if left > _LITTLE else second
+    if _noise(geometry, first) < left:
+        return replace(first, why="the second leaves more noise")
+    return second
+
+
+def _noise(geometry: Geometry, anchored: Anchor) -> float:
+    """The largest eigenvalue of ``N C`` relative to A."""
+    return _largest_relative(geometry.hessian, anchored.noise_cov.scaled(geometry.num_data))
+
+
+def lacking(geometry: Geometry) -> str:
+    """What control variates of second order lack here; empty where nothing (X10)."""
+    if geometry.frame.approximate or not structures.find(geometry.structure).second_order:
+        return f"A is held as {geometry.frame.structure}"
+    return "" if geometry.rows_used == geometry.num_data else "A comes from some rows only"
+
+
+def _of_order(
+    post: Posterior,
+    geometry: Geometry,
+    cov: Operator,
+    rows: int | None,
+    key: Key,
+    scheme: str,
+    size: int | None,
+    order: int,
+) -> Anchor:
     with double_precision():
         structure = structures.find(geometry.structure)
-        deviations = structure.deviations(post, geometry, cov, key)
+        deviations = structure.deviations(post, geometry, cov, key, order)
         leverage, index = deviations.leverages(rows)
-        found = _chosen(deviations, leverage, index, scheme, size)
+        found = replace(_chosen(deviations, leverage, index, scheme, size, order), order=order)
         weights = _weights(found.multiplicity, index)
         beyond, aligned = deviations.beyond(index, weights, found.noise_cov)
     return replace(found, beyond=beyond, aligned=aligned)
@@ -98,14 +147,19 @@ def _weights(multiplicity: Order | None, index: Rows) -> Vector:
 
 
 def _chosen(
-    deviations: Deviations, leverage: Vector, index: Rows, scheme: str, size: int | None
+    deviations: Deviations,
+    leverage: Vector,
+    index: Rows,
+    scheme: str,
+    size: int | None,
+    order: int,
 ) -> Anchor:
     """With rows drawn by their leverage, or all alike."""
     post, geometry = deviations.post, deviations.geometry
     N = post.num_data
     whole = geometry.rows_used == N
     slope = N * (geometry.gradient if whole else mean_gradient(post, geometry.center))
-    drawn = partial(_anchor_of, deviations, slope, leverage, index)
+    drawn = partial(_anchor_of, deviations, slope, leverage, index, order)
     if scheme != "weighted" and (scheme != "auto" or len(index) < N):
         return drawn(None)
     full = np.ones(N)
@@ -113,29 +167,36 @@ def _chosen(
     weighted = drawn(multiplicity_of(full))
     if scheme == "weighted":
         return weighted
-    fewer = _WEIGHTED * batch_size(geometry, weighted)[0]
+    fewer = _WEIGHTED * batch_size(geometry, replace(weighted, order=order))[0]
 
     def better(wanted: int, safe: float) -> bool:
         return fewer < wanted if size is None else safe > size
 
-    least = _least(geometry, float(leverage.max()))
+    least = _least(geometry, float(leverage.max()), order)
     if better(_rounded(least, N), least):  # whatever else rows drawn alike would want
         return weighted
     alike = drawn(None)
-    return weighted if better(*batch_size(geometry, alike)) else alike
+    return weighted if better(*batch_size(geometry, replace(alike, order=order))) else alike
 
 
 def _anchor_of(
-    deviations: Deviations, slope: Vector, leverage: Vector, index: Rows, multiplicity: Order | None
+    deviations: Deviations,
+    slope: Vector,
+    leverage: Vector,
+    index: Rows,
+    order: int,
+    multiplicity: Order | None,
 ) -> Anchor:
     """What is left of the noise where rows are listed so often."""
     post, geometry, cov = deviations.post, deviations.geometry, deviations.cov
     weight = _weights(multiplicity, index)
     second, fourth = deviations.sums(index, np.stack([weight, weight**3 * leverage**2]))
     leverage = weight * leverage
-    # The mean over rows of the deviations is the likelihood's share of A, times the distance.
+    # The mean over rows of the deviations is the likelihood's share of A, times the distance; of
+    # second order it is small beside the rows' own.
     likelihood = geometry.likelihood
-    noise = likelihood.like(second - likelihood.congruent(cov)).semidefinite()
+    mean = likelihood.congruent(cov) if order == 1 else 0.0
+    noise = likelihood.like(second - mean).semidefinite()
     # E (v e)^4 <= E |v|^2 (v e)^2 for a push v along e.
     along = _largest_relative(geometry.hessian, likelihood.like(geometry.num_data * fourth))
     strongest = int(np.argmax(leverage))
@@ -150,17 +211,23 @@ def _anchor_of(
     )
 
 
-def batch_size(geometry: Geometry, anchored: Anchor) -> tuple[int, int]:
+def batch_size(geometry: Geometry, anchored: Anchor, limit: float | None = None) -> tuple[int, int]:
     """Rows for the quickest draws, and the fewest that the strongest row leaves safe.
 
+    With a ``limit``, rows that leave no more noise than that, relative to the posterior; all where
+    there are so few that a step takes as long with a part of them.
     A row of leverage h moves the chain by about ``N h / S`` of its distance from the anchor; such
     pushes leave an excess kurtosis of at most 3 times their fourth moment, over ``S^3``, in the
     draws. Gains of approximate structures make shorter steps, by their rate; there, batches are so
     large that the noise is a small part of a step's, and what is not known of it costs little.
     """
     frame, N = geometry.frame, geometry.num_data
-    least = _least(geometry, anchored.strongest)
+    least = _least(geometry, anchored.strongest, anchored.order)
     safe = max(least, (3 * anchored.fourth / _KURTOSIS) ** (1 / 3) * frame.rate)
+    if limit is not None:
+        wanted = _rounded(max(_noise(geometry, anchored) / limit, safe), 4 * N)
+        most = N if N <= _FEW_ROWS else max(1, N // 4)
+        return min(wanted, most), math.ceil(safe)
     if not frame.approximate:
         quick = _quickest(geometry, anchored.noise_cov, _STEP_ROWS)
     else:
@@ -171,9 +238,9 @@ def batch_size(geometry: Geometry, anchored: Anchor) -> tuple[int, int]:
     return _rounded(max(quick, safe), N), math.ceil(safe)
 
 
-def _least(geometry: Geometry, strongest: float) -> float:
+def _least(geometry: Geometry, strongest: float, order: int) -> float:
     """The fewest rows of which the strongest one moves the chain no further than it may."""
-    return strongest / _PUSH * geometry.frame.rate
+    return strongest / _PUSH[order] * geometry.frame.rate
 
 
 def plain_batch_size(geometry: Geometry) -> int:

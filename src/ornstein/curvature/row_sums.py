@@ -16,7 +16,7 @@ from ornstein._base.precision import double_precision
 from ornstein._base.trees import cast, in_double, num_rows
 from ornstein._base.types import Array, Key, PyTree, Vector
 from ornstein.data.passes import sum_over_blocks
-from ornstein.models.contract import Factored, Model, per_example
+from ornstein.models.contract import Factored, Model, per_example, remainder
 from ornstein.models.posterior import Posterior
 
 _BLOCK_NUMBERS = 2**22  # float64 numbers in a block of row gradients: 32 MiB
@@ -215,10 +215,9 @@ def _second_order(
     return weights @ gradients, weights @ gradients**2, diagonal
 
 
-@partial(jax.jit, static_argnums=(0,))
+@partial(jax.jit, static_argnums=(0, 1))
 def anchored_gradients(
-    model: Model, theta: Array, anchor: Array | None, rows: PyTree, hyper: PyTree
+    model: Model, order: int, theta: Array, anchor: Array, rows: PyTree, hyper: PyTree
 ) -> Array:
-    """The rows' gradients, less those at an anchor."""
-    gradients = model.gradients(theta, rows, hyper)
-    return gradients if anchor is None else gradients - model.gradients(anchor, rows, hyper)
+    """The rows' gradients, less those at an anchor (order 1) or their tangents there (order 2)."""
+    return remainder(lambda at: model.gradients(at, rows, hyper), anchor, theta, order)

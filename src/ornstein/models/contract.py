@@ -15,12 +15,13 @@ import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
-from ornstein._base.precision import double_precision
 from ornstein._base.trees import Layout, cast
 from ornstein._base.types import Array, PyTree, Vector
-from ornstein.linalg.operators import Factor
+from ornstein.linalg.operators import Dense, Diagonal, Factor
 
 T = TypeVar("T", Array, Vector, float)
+
+_ROUNDING = 1e-9  # relative to the largest entry
 
 
 def per_example(row_sum: T, num_rows: int, prior_term: T, num_data: int) -> T:
@@ -57,6 +58,17 @@ class LocalProblem(NamedTuple):
     fold: Callable[[PyTree], PyTree]
     hyper: PyTree
     factor: Factor
+
+
+class Anchored(NamedTuple):
+    """Gradients counted from those at an anchor, the centre: only what is left is estimated.
+
+    ``slope`` is the gradient of ``-log p(theta | data)`` there. With its ``hessian`` (D, D), the
+    batch estimates no more than the remainder of second order (X10); without, that of first (X9).
+    """
+
+    slope: Vector
+    hessian: Vector | None = None
 
 
 class LocalModel(ABC):
@@ -207,35 +219,48 @@ class Model(ABC):
         """Diagonal of :meth:`prior_hessian`, without holding the matrix."""
         return _jacobian_diagonal(lambda t: self.prior_gradient(t, hyper), theta)
 
-    def deviation_lengths(self, spread: Spread, rows: PyTree, hyper: PyTree) -> Array:
-        """How far each row's anchored gradient moves a chain, over a Gaussian at the anchor (X9).
+    def deviation_lengths(
+        self, spread: Spread, rows: PyTree, hyper: PyTree, order: int = 1
+    ) -> Array:
+        """How far each row's anchored gradient moves a chain, over a Gaussian at the anchor.
 
-        ``E[d_n' cov d_n]`` with ``d_n = grad l_n(theta) - grad l_n(anchor)``.
+        ``E[d_n' cov d_n]`` with ``d_n = grad l_n(theta) - grad l_n(anchor)`` (X9); of order 2, less
+        ``hess l_n(anchor) (theta - anchor)`` (X10).
         """
 
         def lengths(deviation: Array) -> Array:
             return ((deviation @ spread.cov) * deviation).sum(axis=1)
 
-        return self._mean_over_points(lengths, spread, rows, hyper)
+        return self._mean_over_points(lengths, spread, rows, hyper, order)
 
-    def deviation_sums(self, spread: Spread, rows: PyTree, hyper: PyTree, weights: Array) -> Array:
+    def deviation_sums(
+        self, spread: Spread, rows: PyTree, hyper: PyTree, weights: Array, order: int = 1
+    ) -> Array:
         """Weighted sums over rows of ``E[d_n d_n']``: one (D, D) per line of ``weights`` (m, n)."""
 
         def sums(deviation: Array) -> Array:
             return jnp.einsum("mn,ni,nj->mij", weights, deviation, deviation)
 
-        return self._mean_over_points(sums, spread, rows, hyper)
+        return self._mean_over_points(sums, spread, rows, hyper, order)
 
     def _mean_over_points(
-        self, function: Callable[[Array], Array], spread: Spread, rows: PyTree, hyper: PyTree
+        self,
+        function: Callable[[Array], Array],
+        spread: Spread,
+        rows: PyTree,
+        hyper: PyTree,
+        order: int,
     ) -> Array:
         """Mean of a function of the rows' gradients, counted from those at the anchor."""
-        at_anchor = self.gradients(spread.anchor, rows, hyper)
+
+        def gradients(theta: Array) -> Array:
+            return self.gradients(theta, rows, hyper)
 
         def add(total: Array, theta: Array) -> tuple[Array, None]:
-            return total + function(self.gradients(theta, rows, hyper) - at_anchor), None
+            return total + function(remainder(gradients, spread.anchor, theta, order)), None
 
-        start = jnp.zeros_like(jax.eval_shape(function, at_anchor))
+        shape = jax.eval_shape(lambda theta: function(gradients(theta)), spread.anchor)
+        start = jnp.zeros_like(shape)
         total, _ = jax.lax.scan(add, start, spread.points)
         return total / len(spread.points)
 
@@ -245,16 +270,16 @@ class Model(ABC):
         factor: Factor,
         hyper: PyTree,
         dtype: npt.DTypeLike,
-        slope: Vector | None = None,
+        anchored: Anchored | None = None,
     ) -> LocalProblem:
         """The model in the coordinates z of ``theta = center + W z`` (X8), rows in ``dtype``.
 
-        With ``slope``, the gradient of ``-log p(theta | data)`` at the centre, minibatch gradients
-        are anchored there (X9): ``g(center) + 1/S sum (grad l_n(theta) - grad l_n(center))``.
         By the chain rule, unless a model has a cheaper way.
         """
         local = ChainRule(self)
-        constants = local.constants(center, factor, hyper, slope)
+        if anchored is not None and anchored.hessian is not None:
+            factor, _ = diagonalised(factor, anchored.hessian)
+        constants = local.constants(center, factor, hyper, anchored)
         return LocalProblem(local, lambda rows: cast(rows, dtype), constants, factor)
 
 
@@ -265,33 +290,77 @@ class ChainRule(LocalModel):
     model: Model
 
     def constants(
-        self, center: Vector, factor: Factor, hyper: PyTree, slope: Vector | None
+        self, center: Vector, factor: Factor, hyper: PyTree, anchored: Anchored | None
     ) -> PyTree:
-        """What the gradients take as ``hyper``; ``slope`` as in :meth:`Model.localise`."""
+        """What the gradients take as ``hyper``."""
         local = {"center": center, "factor": factor, "model": hyper}
-        if slope is not None:
-            with double_precision():
-                prior = np.asarray(self.model.prior_gradient(jnp.asarray(center), hyper))
-            local["shift"] = slope - prior
+        if anchored is None:
+            return local
+        local["slope"] = np.asarray(factor.rmatvec(anchored.slope))
+        if anchored.hessian is not None:
+            W = np.asarray(factor.dense(len(center)))
+            bent = W.T @ anchored.hessian @ W
+            local["hessian"] = np.diagonal(bent).copy() if is_diagonal(bent) else bent
         return local
 
     def minibatch_gradient(self, z: Array, batch: Minibatch, hyper: PyTree) -> Array:
-        theta, fixed = hyper["center"] + hyper["factor"].matvec(z), hyper["model"]
-        rows, weights = batch.rows, batch.weights
-        rows_sum = self.model.gradient_sum(theta, rows, fixed, weights)
-        prior = self.model.prior_gradient(theta, fixed)
-        if "shift" in hyper:
-            rows_sum = rows_sum - self.model.gradient_sum(hyper["center"], rows, fixed, weights)
-            prior = prior + hyper["shift"]
-        return hyper["factor"].rmatvec(batch.per_example(rows_sum, prior))
+        fixed, rows, weights = hyper["model"], batch.rows, batch.weights
+
+        def rows_slope(theta: Array) -> Array:
+            return self.model.gradient_sum(theta, rows, fixed, weights)
+
+        def prior_slope(theta: Array) -> Array:
+            return self.model.prior_gradient(theta, fixed)
+
+        rows_sum, prior = (self._counted(f, z, hyper) for f in (rows_slope, prior_slope))
+        whole = hyper["factor"].rmatvec(prior) + hyper.get("slope", 0)
+        if "hessian" in hyper:
+            linear = hyper["hessian"]
+            whole = whole + (linear @ z if linear.ndim == 2 else linear * z)
+        return batch.per_example(hyper["factor"].rmatvec(rows_sum), whole)
 
     def row_gradients(self, z: Array, batch: Minibatch, hyper: PyTree) -> Array:
-        theta, fixed = hyper["center"] + hyper["factor"].matvec(z), hyper["model"]
-        rows = self.model.gradients(theta, batch.rows, fixed)
-        if "shift" in hyper:
-            rows = rows - self.model.gradients(hyper["center"], batch.rows, fixed)
+        def gradients(theta: Array) -> Array:
+            return self.model.gradients(theta, batch.rows, hyper["model"])
+
+        rows = self._counted(gradients, z, hyper)
         rows = rows if batch.weights is None else rows * batch.weights[:, None]
         return hyper["factor"].rmatvec(rows).T
+
+    def _counted(self, slope: Callable[[Array], Array], z: Array, hyper: PyTree) -> Array:
+        """A gradient, counted from the anchor's if there is one."""
+        order = 2 if "hessian" in hyper else 1 if "slope" in hyper else 0
+        theta = hyper["center"] + hyper["factor"].matvec(z)
+        return remainder(slope, hyper["center"], theta, order)
+
+
+def remainder(slope: Callable[[Array], Array], anchor: Array, theta: Array, order: int) -> Array:
+    """A gradient, less its expansion at an anchor: of no terms, of one (X9) or of two (X10)."""
+    if order == 0:
+        return slope(theta)
+    if order == 1:
+        return slope(theta) - slope(anchor)
+    there, along = jax.jvp(slope, (anchor,), (theta - anchor,))
+    return slope(theta) - there - along
+
+
+def diagonalised(factor: Factor, precision: Vector) -> tuple[Factor, Vector]:
+    """``W`` rotated so that ``W' P W`` is diagonal, and that diagonal; P is (D,) or (D, D)."""
+    dim = len(precision)
+    if isinstance(factor, Diagonal) and precision.ndim == 1:
+        return factor, np.broadcast_to(factor.array, (dim,)) ** 2 * precision
+    matrix = np.asarray(factor.dense(dim))
+    bent = matrix.T @ (precision @ matrix if precision.ndim == 2 else precision[:, None] * matrix)
+    if is_diagonal(bent):  # a rotation of equal entries would be any, decided by rounding
+        return factor, np.diagonal(bent).copy()
+    own, rotation = np.linalg.eigh(bent)
+    return Dense(matrix @ rotation), own
+
+
+def is_diagonal(matrix: Vector) -> bool:
+    """Whether a matrix is diagonal but for rounding."""
+    own = np.abs(np.diagonal(matrix))
+    return bool(np.abs(matrix - np.diag(np.diagonal(matrix))).max() <= _ROUNDING * own.max())
 
 
 def _jacobian_diagonal(function: Callable[[Array], Array], theta: Array) -> Array:

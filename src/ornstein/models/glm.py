@@ -15,7 +15,7 @@ import numpy.typing as npt
 from ornstein._base.trees import Layout
 from ornstein._base.types import Array, PyTree, Vector
 from ornstein.linalg.operators import Factor
-from ornstein.models.contract import LocalProblem, Model, Spread
+from ornstein.models.contract import Anchored, LocalProblem, Model, Spread
 from ornstein.models.families import Family
 from ornstein.models.grams import quadratic_forms, symmetric_places, weighted_grams
 from ornstein.models.local_glm import GlmAt
@@ -110,14 +110,18 @@ class Glm(Model):
     def prior_hessian_diagonal(self, theta: Array, hyper: PyTree) -> Array:
         return hyper["prior_precision"] * jnp.ones_like(theta)
 
-    def deviation_lengths(self, spread: Spread, rows: PyTree, hyper: PyTree) -> Array:
+    def deviation_lengths(
+        self, spread: Spread, rows: PyTree, hyper: PyTree, order: int = 1
+    ) -> Array:
         """``sum_ab V_ab (u' cov_ab u)`` of every row."""
-        predictor, squares = self._deviations(spread, rows, hyper)
+        predictor, squares = self._deviations(spread, rows, hyper, order)
         return (squares * predictor).sum(axis=(1, 2))
 
-    def deviation_sums(self, spread: Spread, rows: PyTree, hyper: PyTree, weights: Array) -> Array:
+    def deviation_sums(
+        self, spread: Spread, rows: PyTree, hyper: PyTree, weights: Array, order: int = 1
+    ) -> Array:
         """``E[d d'] = V (x) u u'``."""
-        _, squares = self._deviations(spread, rows, hyper)
+        _, squares = self._deviations(spread, rows, hyper, order)
         return self._sums(rows, weights[:, :, None, None] * squares[None])
 
     def localise(
@@ -126,13 +130,16 @@ class Glm(Model):
         factor: Factor,
         hyper: PyTree,
         dtype: npt.DTypeLike,
-        slope: Vector | None = None,
+        anchored: Anchored | None = None,
     ) -> LocalProblem:
         """In one of the forms of :mod:`~ornstein.models.local_glm`."""
-        precision, prior_slope = self.local_prior(center, hyper)
-        anchored = slope is not None
-        start = slope if slope is not None else prior_slope
-        return GlmAt(self, center, factor, precision, start, anchored, hyper, dtype).localise()
+        precision, slope = self.local_prior(center, hyper)
+        order = 0
+        if anchored is not None:
+            order, slope = 1, anchored.slope
+            if anchored.hessian is not None:
+                order, precision = 2, anchored.hessian
+        return GlmAt(self, center, factor, precision, slope, order, hyper, dtype).localise()
 
     def local_prior(self, center: Vector, hyper: PyTree) -> tuple[Vector, Vector]:
         """Precision of the prior, (D,) or (D, D), and its slope at a point."""
@@ -171,7 +178,9 @@ class Glm(Model):
     def _curvature(self, theta: Array, rows: PyTree, hyper: PyTree, weights: Array) -> Array:
         return self.curvatures(theta, rows, hyper) * weights[:, None, None]
 
-    def _deviations(self, spread: Spread, rows: PyTree, hyper: PyTree) -> tuple[Array, Array]:
+    def _deviations(
+        self, spread: Spread, rows: PyTree, hyper: PyTree, order: int
+    ) -> tuple[Array, Array]:
         """For every row, the covariances (K, K) of its predictor, and of its residual about r*."""
         design = self.design(rows, spread.cov.dtype)
         outputs, width = self.outputs, design.shape[1]
@@ -180,22 +189,26 @@ class Glm(Model):
         above = np.triu_indices(outputs)
         parts = cov.transpose(0, 2, 1, 3)[above]
         predictor = quadratic_forms(design, parts)[symmetric_places(outputs)].transpose(2, 0, 1)
-        return predictor, self.residual_squares(spread.anchor, predictor, rows, hyper)
+        return predictor, self.residual_squares(spread.anchor, predictor, rows, hyper, order)
 
     def _sums(self, rows: PyTree, matrices: Array) -> Array:
         """``sum_n M_ln (x) u_n u_n'`` for every line of matrices, in the order of parameters."""
         design = self.design(rows, matrices.dtype)
         return weighted_grams(design, matrices, self.balanced)[:, self.order][:, :, self.order]
 
-    def residual_squares(self, anchor: Array, cov: Array, rows: PyTree, hyper: PyTree) -> Array:
+    def residual_squares(
+        self, anchor: Array, cov: Array, rows: PyTree, hyper: PyTree, order: int = 1
+    ) -> Array:
         """``E[(r - r*)(r - r*)']`` of every row, its predictor Gaussian with covariance (K, K).
 
+        Of order 2, the residual's linear part is taken off too (X10).
         With Gauss-Hermite nodes for one output; for several with the points ``+-sqrt(K)`` along
         the columns of a root, exact to third order.
         """
         outputs = self.outputs
         eta = self._predictor(anchor, rows["x"])
         here = self.family.residual(eta, rows["y"], hyper)
+        bend = self.family.curvature(eta, rows["y"], hyper).reshape(-1, outputs, outputs)
         nodes, mass = np.polynomial.hermite_e.hermegauss(_NODES if outputs == 1 else 2)
         if outputs == 1:
             root = jnp.sqrt(cov[:, 0])
@@ -209,6 +222,9 @@ class Glm(Model):
             for node, weight in zip(nodes, mass / mass.sum() / outputs, strict=True):
                 there = self.family.residual(eta + float(node) * step, rows["y"], hyper)
                 change = (there - here).reshape(len(cov), outputs)
+                if order == 2:
+                    linear = float(node) * step.reshape(len(cov), outputs)
+                    change = change - jnp.einsum("nij,nj->ni", bend, linear)
                 total = total + float(weight) * change[:, :, None] * change[:, None, :]
             return total, None
 

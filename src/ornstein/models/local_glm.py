@@ -22,8 +22,8 @@ from ornstein._base.trees import cast
 from ornstein._base.types import Array, PyTree, Vector
 from ornstein.linalg.along import BasisRoot
 from ornstein.linalg.bases import KroneckerBasis, by_output
-from ornstein.linalg.operators import Dense, Diagonal, Factor
-from ornstein.models.contract import LocalModel, LocalProblem, Minibatch
+from ornstein.linalg.operators import Factor
+from ornstein.models.contract import LocalModel, LocalProblem, Minibatch, diagonalised
 from ornstein.models.families import Family
 
 if TYPE_CHECKING:
@@ -37,9 +37,10 @@ _ROUNDING = 1e-4  # allowed error of single precision, relative to the effect of
 class GlmAt(NamedTuple):
     """A GLM and the coordinates asked for, ``theta = center + factor z``.
 
-    The prior has a ``precision``, (D,) or (D, D). Where gradients are ``anchored`` (X9), targets
-    are replaced by the means at the centre, which leave no residual there. ``slope`` is that of
-    the whole loss at the centre then, and of the prior's alone otherwise.
+    ``precision``, (D,) or (D, D), and ``slope`` at the centre are those of what is added whole to
+    the batch's estimate, by the ``order`` of the anchor: 0, of the prior; 1, the slope is the whole
+    loss's, and targets are replaced by the means at the centre, which leave no residual there (X9);
+    2, the precision is the whole loss's too, and residuals are counted from their tangents (X10).
     """
 
     model: "Glm"
@@ -47,7 +48,7 @@ class GlmAt(NamedTuple):
     factor: Factor
     precision: Vector
     slope: Vector
-    anchored: bool
+    order: int
     hyper: PyTree
     dtype: npt.DTypeLike
 
@@ -79,8 +80,8 @@ class GlmAt(NamedTuple):
             offset[some] = design @ (center.T if several else center[0])
             if map_design is not None:
                 features[some] = map_design(design)
-        if self.anchored:
-            folded = family.fold_anchored(features, offset, y, self.hyper)
+        if self.order:
+            folded = family.fold_anchored(features, offset, y, self.hyper, self.order)
         else:
             folded = family.fold(features, offset, y)
         if "w" in data:
@@ -96,6 +97,7 @@ class FoldedGlm(LocalModel):
     """
 
     family: Family
+    order: int = 0
     rows_last = True
     plain_operations = True
 
@@ -104,18 +106,11 @@ class FoldedGlm(LocalModel):
         """With one output; ``W`` is rotated so that the prior is diagonal by z too."""
         if glm.model.outputs > 1:
             return None
-        factor, precision = glm.factor, glm.precision
-        if isinstance(factor, Diagonal) and precision.ndim == 1:
-            precision = np.broadcast_to(factor.array, glm.center.shape) ** 2 * precision
-        else:
-            matrix = np.asarray(factor.dense(len(glm.center)))
-            bent = precision @ matrix if precision.ndim == 2 else precision[:, None] * matrix
-            precision, rotation = np.linalg.eigh(matrix.T @ bent)
-            factor = Dense(matrix @ rotation)
+        factor, precision = diagonalised(glm.factor, glm.precision)
         slope = factor.rmatvec(glm.slope)
         local = {"family": glm.hyper, "precision": precision, "at_center": slope}
         fold = partial(glm.fold, map_design=factor.rmatvec)
-        return LocalProblem(cls(glm.model.family), fold, local, factor)
+        return LocalProblem(cls(glm.model.family, glm.order), fold, local, factor)
 
     def minibatch_gradient(self, z: Array, batch: Minibatch, hyper: PyTree) -> Array:
         prior = hyper["precision"] * z + hyper["at_center"]
@@ -125,7 +120,7 @@ class FoldedGlm(LocalModel):
         return batch.rows["x"] * self._residual(z, batch, hyper)[None]
 
     def _residual(self, z: Array, batch: Minibatch, hyper: PyTree) -> Array:
-        return _weighted_residual(self.family, z @ batch.rows["x"], batch, hyper)
+        return _weighted_residual(self.family, z @ batch.rows["x"], batch, hyper, self.order)
 
 
 @dataclass(frozen=True)
@@ -182,26 +177,27 @@ class CentredGlm(LocalModel):
     family: Family
     features: int
     intercept: bool
+    by_z: bool = False
+    order: int = 0
 
     @classmethod
     def at(cls, glm: GlmAt) -> LocalProblem:
-        """With any gain and prior."""
-        local = {
-            "family": glm.hyper,
-            "factor": glm.factor,
-            "precision": glm.precision,
-            "at_center": glm.slope,
-        }
-        model = cls(glm.model.family, glm.model.features, glm.model.intercept)
-        return LocalProblem(model, glm.fold, local, glm.factor)
+        """With any gain and prior; a precision that is a matrix is made diagonal by z."""
+        factor, precision, by_z = glm.factor, glm.precision, glm.precision.ndim == 2
+        if by_z:
+            factor, precision = diagonalised(factor, precision)
+        local = {"family": glm.hyper, "factor": factor, "precision": precision}
+        local["at_center"] = factor.rmatvec(glm.slope) if by_z else glm.slope
+        model = cls(glm.model.family, glm.model.features, glm.model.intercept, by_z, glm.order)
+        return LocalProblem(model, glm.fold, local, factor)
 
     def minibatch_gradient(self, z: Array, batch: Minibatch, hyper: PyTree) -> Array:
         step = hyper["factor"].matvec(z)
         rows_sum = self._back(self._residual(step, batch, hyper), batch.rows["x"])
-        precision = hyper["precision"]
-        bent = precision @ step if precision.ndim == 2 else precision * step
-        prior = bent + hyper["at_center"]
-        return hyper["factor"].rmatvec(batch.per_example(rows_sum, prior))
+        whole = hyper["precision"] * (z if self.by_z else step) + hyper["at_center"]
+        if self.by_z:
+            return batch.per_example(hyper["factor"].rmatvec(rows_sum), whole)
+        return hyper["factor"].rmatvec(batch.per_example(rows_sum, whole))
 
     def row_gradients(self, z: Array, batch: Minibatch, hyper: PyTree) -> Array:
         residual = self._residual(hyper["factor"].matvec(z), batch, hyper)
@@ -213,7 +209,7 @@ class CentredGlm(LocalModel):
         count = self.family.outputs * self.features
         eta = step[:count].reshape(self.family.outputs, self.features) @ batch.rows["x"].T
         eta = eta + step[count:][:, None] if self.intercept else eta
-        return _weighted_residual(self.family, eta, batch, hyper)
+        return _weighted_residual(self.family, eta, batch, hyper, self.order)
 
     def _back(self, residual: Array, x: Array) -> Array:
         """Sum over rows of ``residual (x) u`` for residuals with outputs first, flat."""
@@ -246,9 +242,12 @@ def _shared_precision(basis: KroneckerBasis, precision: Vector) -> Vector | None
     return np.asarray(scaled[0, 0]) if alike else None
 
 
-def _weighted_residual(family: Family, along: Array, batch: Minibatch, hyper: PyTree) -> Array:
+def _weighted_residual(
+    family: Family, along: Array, batch: Minibatch, hyper: PyTree, order: int = 0
+) -> Array:
     """Residuals, rows along the last axis, times the weights of the rows and of their sampling."""
-    residual = family.folded_residual(along, batch.rows, hyper["family"])
+    counted = family.folded_remainder if order == 2 else family.folded_residual
+    residual = counted(along, batch.rows, hyper["family"])
     for weights in (batch.weights, batch.rows.get("w")):
         if weights is not None:
             residual = residual * weights.reshape(*[1] * (residual.ndim - 1), -1)

@@ -15,7 +15,7 @@ from ornstein.curvature.control_variates import Anchor
 from ornstein.curvature.geometry import Geometry
 from ornstein.data.batches import Batches
 from ornstein.linalg.operators import Operator
-from ornstein.models.contract import Model
+from ornstein.models.contract import Anchored, Model
 from ornstein.planning.rules.contract import LinearChain, Rule
 from ornstein.storage.codec import encode, register
 
@@ -41,7 +41,7 @@ class Plan:
     geometry
         A and C at the optimum.
     anchor
-        The noise of gradients anchored there (X9); None where they are not.
+        The noise of gradients anchored there (X9, X10); None where they are not.
     noise_share
         The minibatches' largest share of a direction's variance; injected noise makes the rest.
     labels, layout, model
@@ -155,13 +155,17 @@ class Plan:
         return self.geometry.noise_cov if self.anchor is None else self.anchor.noise_cov
 
     @property
-    def anchor_slope(self) -> Vector | None:
-        """Gradient of ``-log p(theta | data)`` at the anchor; None for plain gradients."""
-        return None if self.anchor is None else self.anchor.slope
+    def anchored(self) -> Anchored | None:
+        """What gradients are counted from at the optimum (X9, X10); None for plain gradients."""
+        if self.anchor is None:
+            return None
+        if self.anchor.order == 1:
+            return Anchored(self.anchor.slope)
+        return Anchored(self.anchor.slope, self.geometry.precision.dense(self.dim))
 
     @property
     def control_variates(self) -> bool:
-        """Whether gradients are anchored at the optimum (X9)."""
+        """Whether gradients are anchored at the optimum (X9, X10)."""
         return self.anchor is not None
 
     @property
@@ -257,7 +261,7 @@ class Plan:
         else:
             lines += [
                 ("batch", f"{S:,} rows, {self.batches.scheme}"),
-                ("gradients", "control variates (X9)" if self.control_variates else "plain"),
+                ("gradients", self._gradients),
                 ("injected noise", injected),
                 *self.rule.lines(),
                 (
@@ -275,6 +279,15 @@ class Plan:
         lines += [("warning", text) for text in self.warnings]
         width = max(len(name) for name, _ in lines)
         return "\n".join(f"{name:<{width}}  {text}" for name, text in lines)
+
+    @property
+    def _gradients(self) -> str:
+        if self.anchor is None:
+            return "plain"
+        if self.anchor.order == 2:
+            return "control variates of second order (X10)"
+        why = f": {self.anchor.why}" if self.anchor.why else ""
+        return f"control variates of first order (X9){why}"
 
     @property
     def _form(self) -> str:

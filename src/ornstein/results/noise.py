@@ -33,13 +33,13 @@ def cumulants(post: Posterior, plan: Plan, thetas: Vector, basis: Vector) -> tup
     Averaged over ``thetas``; of anchored gradients where the plan has control variates.
     """
     rows = _some_rows(post, plan, int(5 * _WORK / (len(thetas) * plan.dim**2)))
-    anchor = plan.center if plan.control_variates else None
+    order = plan.anchor.order if plan.anchor else 0
 
     def about(theta: Vector, shift: Vector) -> Vector:
         def block(rows: PyTree, present: Vector) -> Array:
             weights = rows["weights"]  # of rows drawn with probability 1 / (N weight)
             gradients = anchored_gradients(
-                post.model, jnp.asarray(theta), anchor, rows["rows"], post.hyper
+                post.model, order, jnp.asarray(theta), plan.center, rows["rows"], post.hyper
             )
             along = weights[:, None] * (gradients @ basis) - shift[None]
             return jnp.stack([(present / weights) @ along**power for power in (1, 2, 3, 4)])
@@ -68,11 +68,11 @@ def noise_at_draws(post: Posterior, plan: Plan, draws: Vector) -> Noise:
     budget = int(_WORK / plan.dim**2)
     rows = _some_rows(post, plan, max(1000, min(20_000, budget // _LEAST_DRAWS)))
     thetas = spaced(draws, max(_LEAST_DRAWS, min(_MOST_DRAWS, budget // num_rows(rows))))
-    plain = _noise_cov(post, rows, thetas, None)
-    if not plan.control_variates:
-        return Noise(_noise_cov(post, rows, plan.center[None], None), plain, plain)
+    plain = _noise_cov(post, rows, thetas, plan.center, 0)
+    if plan.anchor is None:
+        return Noise(_noise_cov(post, rows, plan.center[None], plan.center, 0), plain, plain)
     planned = np.asarray(plan.noise_cov.array)
-    return Noise(planned, _noise_cov(post, rows, thetas, plan.center), plain)
+    return Noise(planned, _noise_cov(post, rows, thetas, plan.center, plan.anchor.order), plain)
 
 
 def simulated(post: Posterior, plan: Plan, draws: Vector, direction: Vector) -> Vector:
@@ -82,7 +82,7 @@ def simulated(post: Posterior, plan: Plan, draws: Vector, direction: Vector) -> 
     one of unit variance. Rows are drawn independently, whatever the plan's batches.
     """
     rows, S = _some_rows(post, plan, _SIMULATED_ROWS), plan.batch_size
-    anchor = plan.center if plan.control_variates else None
+    order = plan.anchor.order if plan.anchor else 0
     chances = 1 / rows["weights"]
     chances /= chances.sum()
     thetas, rng = spaced(draws, _LEAST_DRAWS), np.random.default_rng(0)
@@ -90,7 +90,7 @@ def simulated(post: Posterior, plan: Plan, draws: Vector, direction: Vector) -> 
     noise = []
     for theta in thetas:
         gradients = anchored_gradients(
-            post.model, jnp.asarray(theta), anchor, rows["rows"], post.hyper
+            post.model, order, jnp.asarray(theta), plan.center, rows["rows"], post.hyper
         )
         along = rows["weights"] * np.asarray(gradients @ direction)
         picked = rng.choice(len(along), (batches, S), p=chances)
@@ -99,26 +99,33 @@ def simulated(post: Posterior, plan: Plan, draws: Vector, direction: Vector) -> 
     return np.concatenate(noise) / np.sqrt(max(float(expected), np.finfo(float).tiny))
 
 
-def _noise_cov(post: Posterior, rows: PyTree, thetas: Vector, anchor: Vector | None) -> Vector:
+def _noise_cov(post: Posterior, rows: PyTree, thetas: Vector, anchor: Vector, order: int) -> Vector:
     """Covariance of the rows' gradients, anchored or plain, averaged over several parameters."""
 
     def block(rows: PyTree, present: Vector) -> PyTree:
-        return _gradient_sums(post.model, anchor, jnp.asarray(thetas), rows, post.hyper, present)
+        points = jnp.asarray(thetas)
+        return _gradient_sums(post.model, order, anchor, points, rows, post.hyper, present)
 
     total, outer = sum_over_blocks(rows, max(64, block_rows(post) // 4), block)
     means = total / num_rows(rows)
     return outer / (num_rows(rows) * len(thetas)) - means.T @ means / len(thetas)
 
 
-@partial(jax.jit, static_argnums=(0,))
+@partial(jax.jit, static_argnums=(0, 1))
 def _gradient_sums(
-    model: Model, anchor: Array | None, thetas: Array, rows: PyTree, hyper: PyTree, present: Array
+    model: Model,
+    order: int,
+    anchor: Array,
+    thetas: Array,
+    rows: PyTree,
+    hyper: PyTree,
+    present: Array,
 ) -> tuple[Array, Array]:
     """Per parameter: sum of gradients; over all parameters: weighted sum of outer products."""
-    weights = present if anchor is None else present * rows["weights"]
+    weights = present * rows["weights"] if order else present
 
     def one(outer: Array, theta: Array) -> tuple[Array, Array]:
-        gradients = anchored_gradients(model, theta, anchor, rows["rows"], hyper)
+        gradients = anchored_gradients(model, order, theta, anchor, rows["rows"], hyper)
         return outer + (gradients * weights[:, None]).T @ gradients, present @ gradients
 
     dim = thetas.shape[1]

@@ -105,7 +105,7 @@ def kernel(post: Posterior, plan: Plan) -> PlanKernel:
         segment_draws=1,
         dtype=str(dtype),
     )
-    hyper = ChainRule(post.model).constants(plan.center, IDENTITY, post.hyper, plan.anchor_slope)
+    hyper = ChainRule(post.model).constants(plan.center, IDENTITY, post.hyper, plan.anchored)
     problem = Problem.of(plan, IDENTITY, None, hyper, dtype)
     rule, inputs = problem.rule, step_inputs(loop, problem, to_device(plan.gain.astype(dtype)))
     center = jnp.asarray(plan.center, dtype)

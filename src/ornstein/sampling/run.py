@@ -129,7 +129,7 @@ def _prepare(
 ) -> tuple[ThreadExecutor, list[Chain], Factor]:
     """Executor, chains and the factor W of ``theta = center + W z``, in the sampling precision."""
     dtype, entropy = np.dtype(settings.dtype), _entropy(key)
-    local = post.model.localise(plan.center, plan.gain.sqrt(), post.hyper, dtype, plan.anchor_slope)
+    local = post.model.localise(plan.center, plan.gain.sqrt(), post.hyper, dtype, plan.anchored)
     feed = None
     if post.on_disk or mesh is not None:
         shards = 1 if mesh is None else shards_of(plan.batches)

@@ -68,6 +68,8 @@ class Structure(ABC):
     """Whether A and C can be estimated in it; False for gains alone."""
     anchored: ClassVar[bool] = True
     """Whether gains of this structure anchor gradients unless asked otherwise."""
+    second_order: ClassVar[bool] = False
+    """Whether it holds A whole, as control variates of second order need it (X10)."""
     search: ClassVar[SearchUnits | None] = None
 
     def refuse(self, post: Posterior) -> None:
@@ -106,9 +108,12 @@ class Structure(ABC):
 
     @abstractmethod
     def deviations(
-        self, post: Posterior, geometry: Geometry, cov: Operator, key: Key
+        self, post: Posterior, geometry: Geometry, cov: Operator, key: Key, order: int = 1
     ) -> Deviations:
-        """How rows' gradients deviate from those at an anchor, over a Gaussian around it (X9)."""
+        """How rows' gradients deviate from those at an anchor, over a Gaussian around it (X9).
+
+        Or from their tangents there, of order 2 (X10), where the structure is of ``second_order``.
+        """
 
     def fit(self, post: Posterior, theta: Vector, rows: PyTree) -> Basis | None:
         """The basis along which rows are summed; None where there is none."""
@@ -164,9 +169,10 @@ class BasisStructure(Structure):
         return AlongDual(_given(basis), array)
 
     def deviations(
-        self, post: Posterior, geometry: Geometry, cov: Operator, key: Key
+        self, post: Posterior, geometry: Geometry, cov: Operator, key: Key, order: int = 1
     ) -> Deviations:
         """By points around the anchor, for any model and any basis."""
+        del order
         return PointDeviations(post, geometry, cov, key)
 
     def missed(

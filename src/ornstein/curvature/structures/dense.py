@@ -27,6 +27,7 @@ class DenseStructure(Structure):
 
     name = "dense"
     words = "as matrices"
+    second_order = True
     search = SearchUnits(
         rows=50_000, rows_per_parameter=50, tolerance=1e-3, patient=False, by_sample=True
     )
@@ -67,16 +68,19 @@ class DenseStructure(Structure):
         return Dense(found.directions / np.sqrt(post.num_data * floored))
 
     def deviations(
-        self, post: Posterior, geometry: Geometry, cov: Operator, key: Key
+        self, post: Posterior, geometry: Geometry, cov: Operator, key: Key, order: int = 1
     ) -> Deviations:
         """In closed form where the model has one, else by points around the anchor."""
-        return DenseDeviations(post, geometry, cov, key)
+        return DenseDeviations(post, geometry, cov, key, order)
 
 
 class DenseDeviations(Deviations):
     """``E[d_n d_n']`` as matrices."""
 
-    def __init__(self, post: Posterior, geometry: Geometry, cov: Operator, key: Key) -> None:
+    def __init__(
+        self, post: Posterior, geometry: Geometry, cov: Operator, key: Key, order: int = 1
+    ) -> None:
+        self.order = order
         self.points = points_around(geometry.center, cov.sqrt(), post.dim, key)
         closed_form = type(post.model).deviation_sums is not Model.deviation_sums
         work = post.dim**2 * (1 if closed_form else len(self.points))
@@ -88,17 +92,19 @@ class DenseDeviations(Deviations):
         return (spread,), row_sums.block_rows(self.post)
 
     def leverages_of(self, *block: Any) -> Array:
-        return _leverages(self.post.model, *block)
+        return _leverages(self.post.model, self.order, *block)
 
     def block_sums(self, lines: Array, *block: Any) -> Array:
-        return _sums(self.post.model, *block, lines)
+        return _sums(self.post.model, self.order, *block, lines)
 
 
-@partial(jax.jit, static_argnums=(0,))
-def _leverages(model: Model, spread: Spread, rows: PyTree, hyper: PyTree) -> Array:
-    return model.deviation_lengths(spread, rows, hyper)
+@partial(jax.jit, static_argnums=(0, 1))
+def _leverages(model: Model, order: int, spread: Spread, rows: PyTree, hyper: PyTree) -> Array:
+    return model.deviation_lengths(spread, rows, hyper, order)
 
 
-@partial(jax.jit, static_argnums=(0,))
-def _sums(model: Model, spread: Spread, rows: PyTree, hyper: PyTree, weights: Array) -> Array:
-    return model.deviation_sums(spread, rows, hyper, weights)
+@partial(jax.jit, static_argnums=(0, 1))
+def _sums(
+    model: Model, order: int, spread: Spread, rows: PyTree, hyper: PyTree, weights: Array
+) -> Array:
+    return model.deviation_sums(spread, rows, hyper, weights, order)

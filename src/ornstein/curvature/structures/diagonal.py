@@ -65,9 +65,9 @@ class DiagonalStructure(Structure):
         )
 
     def deviations(
-        self, post: Posterior, geometry: Geometry, cov: Operator, key: Key
+        self, post: Posterior, geometry: Geometry, cov: Operator, key: Key, order: int = 1
     ) -> Deviations:
-        del post, geometry, cov, key
+        del post, geometry, cov, key, order
         self.refuse_anchors()
 
 

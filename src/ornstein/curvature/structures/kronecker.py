@@ -115,8 +115,9 @@ class KroneckerStructure(BasisStructure):
         )
 
     def deviations(
-        self, post: Posterior, geometry: Geometry, cov: Operator, key: Key
+        self, post: Posterior, geometry: Geometry, cov: Operator, key: Key, order: int = 1
     ) -> Deviations:
+        del order
         return KroneckerDeviations(post, geometry, cov, key)
 
 

@@ -81,8 +81,9 @@ class PerClassStructure(BasisStructure):
         return basis, RowSums(gradient, along(basis, outer), along(basis, hessian))
 
     def deviations(
-        self, post: Posterior, geometry: Geometry, cov: Operator, key: Key
+        self, post: Posterior, geometry: Geometry, cov: Operator, key: Key, order: int = 1
     ) -> Deviations:
+        del order
         return PerClassDeviations(post, geometry, cov, key)
 
 

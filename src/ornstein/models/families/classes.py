@@ -131,6 +131,12 @@ class Categorical(Family):
         """``p - onehot(y)``; with outputs first, rows fill a processor's lanes."""
         return jax.nn.softmax(along + rows["offset"].T, axis=0) - rows["y"].T
 
+    def folded_remainder(self, along: Array, rows: PyTree, hyper: PyTree) -> Array:
+        """The curvature follows from the means at the offset, which are the targets here."""
+        p = rows["y"].T
+        tangent = p * (along - (p * along).sum(axis=0, keepdims=True))
+        return self.folded_residual(along, rows, hyper) - tangent
+
     def probabilities(self, eta: Vector) -> Vector:
         return np.asarray(scipy.special.softmax(eta, axis=1))
 

@@ -123,19 +123,30 @@ class Family(ABC):
         return {"x": x, "offset": offset, "y": y}
 
     def fold_anchored(
-        self, x: Vector, offset: Vector, y: Vector, hyper: PyTree
+        self, x: Vector, offset: Vector, y: Vector, hyper: PyTree, order: int = 1
     ) -> dict[str, Vector]:
-        """Rows whose residuals are counted from those at the offset (X9)."""
+        """Rows whose residuals are counted from those at the offset (X9), or their tangents (X10).
+
+        A family that knows the curvature from these rows needs no more; others get it beside.
+        """
         with double_precision():
-            there = np.asarray(_at_anchor(self, offset, np.asarray(y, float), hyper))
-        if self.canonical:
-            return self.fold(x, offset, there)
-        return {**self.fold(x, offset, y), "residual": there}
+            target = np.asarray(y, float)
+            there, curvature = map(np.asarray, _at_anchor(self, offset, target, hyper))
+        folded = self.fold(x, offset, there if self.canonical else y)
+        if not self.canonical:
+            folded["residual"] = there
+        if order == 2 and self.outputs == 1:
+            folded["curvature"] = curvature
+        return folded
 
     def folded_residual(self, along: Array, rows: PyTree, hyper: PyTree) -> Array:
         """First derivative by ``along`` for folded rows, outputs along the first axis."""
         residual = self.residual(along + rows["offset"], rows["y"], hyper)
         return residual - rows["residual"] if "residual" in rows else residual
+
+    def folded_remainder(self, along: Array, rows: PyTree, hyper: PyTree) -> Array:
+        """The same less its tangent at the offset (X10), for rows folded of order 2."""
+        return self.folded_residual(along, rows, hyper) - rows["curvature"] * along
 
     # Predictions -----------------------------------------------------------------------------
 
@@ -217,6 +228,12 @@ class Family(ABC):
 
 
 @partial(jax.jit, static_argnums=(0,))
-def _at_anchor(family: Family, offset: Array, y: Array, hyper: PyTree) -> Array:
-    """The mean of a canonical family, which leaves no residual there; the residual of others."""
-    return family.mean(offset, hyper) if family.canonical else family.residual(offset, y, hyper)
+def _at_anchor(
+    family: Family, offset: Array, y: Array, hyper: PyTree
+) -> tuple[Array, Array | None]:
+    """The mean of a canonical family, which leaves no residual there, or the residual of others.
+
+    With the curvature where there is one output.
+    """
+    here = family.mean(offset, hyper) if family.canonical else family.residual(offset, y, hyper)
+    return here, family.curvature(offset, y, hyper) if family.outputs == 1 else None

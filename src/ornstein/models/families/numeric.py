@@ -47,6 +47,10 @@ class Gaussian(Family):
     def folded_residual(self, along: Array, rows: PyTree, hyper: PyTree) -> Array:
         return self.residual(along, rows["y"], hyper)
 
+    def folded_remainder(self, along: Array, rows: PyTree, hyper: PyTree) -> Array:
+        """Nothing: the loss is quadratic."""
+        return jnp.zeros_like(along)
+
     def expectation(self, eta: Vector) -> Vector:
         return eta
 

@@ -38,7 +38,7 @@ from ornstein._base.types import Array, PyTree, Vector
 from ornstein.curvature.row_sums import joint_losses, mean_gradient
 from ornstein.data.readers import Reader
 from ornstein.linalg.operators import Dense, Diagonal, Factor, Operator
-from ornstein.models.contract import LocalModel, Minibatch
+from ornstein.models.contract import Anchored, LocalModel, Minibatch
 from ornstein.models.posterior import Posterior
 from ornstein.planning.plans import Plan
 from ornstein.sampling.engines.laplace import draw, local_root
@@ -210,8 +210,11 @@ class _Fit:
         self.max_steps = int(plan.options["max_steps"])
         self.anchored = bool(plan.options.get("control_variates", True))
         self.key, self.dtype, self.center = key, np.dtype(dtype), plan.center
-        slope = plan.num_data * mean_gradient(post, plan.center) if self.anchored else None
-        local = post.model.localise(plan.center, local_root(plan), post.hyper, self.dtype, slope)
+        at_center = None
+        if self.anchored:
+            at_center = Anchored(plan.num_data * mean_gradient(post, plan.center))
+        root = local_root(plan)
+        local = post.model.localise(plan.center, root, post.hyper, self.dtype, at_center)
         rows = local.fold(post.data)
         reader, rows = Reader.lay_out(plan.batches, local.model.rows_last, rows, ())
         self.factor = local.factor
