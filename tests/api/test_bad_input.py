@@ -144,7 +144,7 @@ BAD_PLANS: list[Any] = [
     *(({"batch_size": size}, r"batch_size.*between 1 and 60") for size in (0, -1, 61, 5.0, True)),
     ({"method": "sdg"}, r"method='sdg'.*Did you mean 'sgd'"),
     ({"method": "Exact"}, r"Did you mean 'exact'"),
-    ({"method": None}, r"method=None.*exact, sgd"),
+    ({"method": None}, r"method=None.*rotation, exact, sgd"),
     ({"structure": "dens"}, r"structure.*'dens'.*Did you mean 'dense'"),
     ({"batches": "window"}, r"batches='window'.*Did you mean 'windows'"),
     ({"rhoo": 1.0}, r"no option 'rhoo'.*rho"),

@@ -173,10 +173,10 @@ def test_subsampled_geometry_is_close_and_says_how_close() -> None:
 
 def test_print_shows_what_matters() -> None:
     text = str(orn.plan(regression(), batch_size=40))
-    for word in ("exact", "predicted KL", "relaxation", "warm-up", "thin", "40 rows", "control"):
+    for word in ("rotation", "predicted KL", "relaxation", "warm-up", "thin", "40 rows", "control"):
         assert word in text
     made = orn.plan(regression(), batch_size=40)
-    assert repr(made).startswith("Plan(exact, dense gain, batch_size=40")
+    assert repr(made).startswith("Plan(rotation, dense gain, batch_size=40")
     with_momentum = str(orn.plan(regression(), "momentum", batch_size=40, momentum=0.9))
     assert "momentum 0.9 (friction 0.1)" in re.sub(" +", " ", with_momentum)
 

@@ -19,7 +19,16 @@ from ornstein.linalg.eigen import inverse
 from ornstein.linalg.operators import Dense, as_operator
 from ornstein.planning import methods
 from ornstein.planning.methods import Method, Setting, Tuned
-from ornstein.planning.rules import RULES, Averaged, Decreasing, FirstOrder, Momentum, Rule, Running
+from ornstein.planning.rules import (
+    RULES,
+    Averaged,
+    Decreasing,
+    FirstOrder,
+    Momentum,
+    Rotation,
+    Rule,
+    Running,
+)
 from ornstein.planning.rules.contract import Info, Inputs, LinearChain, register
 from ornstein.storage import codec
 from support import method_contract
@@ -128,6 +137,7 @@ EXAMPLES: dict[str, tuple[Rule, LinearChain]] = {
         Running("dense", 1.0, N, 1 / S, EXTRA, C),
         LinearChain(FISHER.gain, A, C / S, FISHER.injected_cov),
     ),
+    "rotation": (Rotation(0.8, 0.2), CHAIN),
     "half_steps": (HalfSteps(), CHAIN),
 }
 """A rule of every kind, and the chain it makes where gradients are ``A theta`` and noise."""
@@ -139,6 +149,7 @@ PLANS: dict[str, dict[str, Any]] = {
     "decreasing": {"method": "sgld", "decay": 0.4},
     "averaged": {"method": "averaged", "window": 7},
     "running": {"method": "sgfs", "estimate": "running"},
+    "rotation": {"method": "rotation", "control_variates": False},
     "half_steps": {"method": "half_steps"},
 }
 """How to plan for every rule."""

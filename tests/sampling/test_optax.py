@@ -102,7 +102,7 @@ PLANS = [
     (name, structure)
     for name, method in METHODS.items()
     for structure in method.structures
-    if method.engine == "chain" and name != "averaged"
+    if method.engine == "chain" and name not in ("averaged", "rotation")
 ]
 
 

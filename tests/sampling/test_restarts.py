@@ -77,7 +77,8 @@ def test_restarts_are_bounded_and_the_last_one_is_told(tmp_path: Path) -> None:
 
 
 WAYS: list[tuple[dict[str, Any], str]] = [
-    ({}, "rho=3"),
+    ({}, "angle=0.785"),
+    ({"method": "exact"}, "rho=3"),
     ({"method": "sgd", "batch_size": 20}, "batch_size=10"),
 ]
 MORE_WAYS: list[tuple[dict[str, Any], str]] = [

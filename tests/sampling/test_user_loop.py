@@ -74,7 +74,7 @@ def test_X9_anchored_gradients_over_all_rows_are_the_posteriors(name: str) -> No
     N = post.num_data
     away = jax.tree.map(lambda leaf: jnp.asarray(leaf) + 0.1, post.init)
     slope = jax.grad(post.loss)(away, jax.tree.map(jnp.asarray, post.data))
-    known = orn.plan(post, batch_size=N, batches="independent")
+    known = orn.plan(post, "exact", batch_size=N, batches="independent")
     for plan in (known, replace(known, anchor=None)):
         kernel = orn.kernel(post, plan)
         state = kernel.init(jax.random.key(0), away)

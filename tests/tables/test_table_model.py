@@ -84,7 +84,7 @@ def test_fit_and_predict_from_the_command_line(tmp_path: Path, target: str, mode
     assert sorted(os.listdir(folder)) == sorted(FILES)
     assert sorted(os.listdir(tmp_path)) == ["new.csv", "run", "table.csv"]
     assert "coef" in arviz.from_netcdf(str(folder / "draws.nc"))["posterior"]
-    assert json.loads((folder / "plan.json").read_text())["method"] == "exact"
+    assert json.loads((folder / "plan.json").read_text())["method"] == "rotation"
     summary = pd.read_csv(folder / "summary.csv")
     assert len(summary) >= 3
     assert {"low 80%", "high 80%"} <= set(summary)

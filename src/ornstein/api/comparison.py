@@ -29,7 +29,16 @@ _RELAXED = 3  # relaxation times after which a direction has forgotten its start
 
 
 DEFAULT = (
-    *("sgd-scalar", "sgd-diagonal", "sgd-dense", "sgd-sqrt", "exact-plain", "exact", "momentum"),
+    *(
+        "sgd-scalar",
+        "sgd-diagonal",
+        "sgd-dense",
+        "sgd-sqrt",
+        "exact-plain",
+        "exact",
+        "rotation",
+        "momentum",
+    ),
     *("averaged", "sgld", "sgfs-diagonal", "sgfs-dense", "sghmc", "bbvi", "bbvi-dense", "laplace"),
 )
 """What is compared unless it is said."""

@@ -12,7 +12,7 @@ from ornstein._base.errors import InputError
 from ornstein._base.types import Array, Vector
 from ornstein.api.resuming import Start
 from ornstein.models.posterior import Posterior, as_posterior
-from ornstein.planning.methods import find
+from ornstein.planning.methods import AUTO, find
 from ornstein.planning.plans import Plan
 from ornstein.planning.tuning import for_run
 from ornstein.results.measure import measured_kl, min_ess
@@ -132,7 +132,7 @@ def over_mesh(
     post: Posterior, plan: Plan | None, plan_options: Mapping[str, Any]
 ) -> dict[str, Any]:
     """What to plan with, unless it is said, where batches are read over a mesh."""
-    method = find(plan_options.get("method", "exact") if plan is None else plan.method).method
+    method = find(plan_options.get("method", AUTO) if plan is None else plan.method).method
     if method.engine != "chain":
         raise InputError(f"method={method.name!r} makes no steps of SGD; leave mesh out.")
     if plan is not None or post.on_disk or plan_options.get("batches", "auto") != "auto":

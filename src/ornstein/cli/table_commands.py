@@ -44,7 +44,7 @@ def fit(
         typer.Option("--out", "-o", help="Folder to write; named after the table if not given."),
     ] = None,
     model: _Model = None,
-    method: Annotated[str, typer.Option(help="Sampling method.")] = "exact",
+    method: Annotated[str, typer.Option(help="Sampling method.")] = "auto",
     batch_size: _BatchSize = None,
     draws: _Draws = 1000,
     prior_precision: Annotated[

@@ -35,7 +35,7 @@ class BayesianGlm(BaseEstimator):  # type: ignore[misc]
     _: KW_ONLY
     groups: Groups = None
     fit_intercept: bool = True
-    method: str = "exact"
+    method: str = "auto"
     batch_size: int | None = None
     chains: int = 4
     draws: int = 1000

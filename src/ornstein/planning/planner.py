@@ -1,6 +1,6 @@
 """Planning: find the optimum, estimate the loss around it, tune a method, predict the draws."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from inspect import signature
@@ -10,7 +10,7 @@ from ornstein._base import checks
 from ornstein._base.errors import InputError, UnstablePlanError
 from ornstein._base.types import Key, PyTree
 from ornstein.curvature import block_noise, estimation, structures
-from ornstein.curvature.control_variates import Anchor, anchor
+from ornstein.curvature.control_variates import Anchor, anchor, lacking
 from ornstein.curvature.geometry import Geometry
 from ornstein.curvature.optimum import find_optimum
 from ornstein.curvature.row_sums import mean_gradient
@@ -31,12 +31,12 @@ _SETTLED = 1e-3  # relative to the variances
 
 def plan(
     post: Posterior,
-    method: str = "exact",
+    method: str = "auto",
     structure: str | None = None,
     batch_size: int | None = None,
     at: PyTree | None = None,
     batches: str = "auto",
-    control_variates: bool | None = None,
+    control_variates: bool | str | None = None,
     geometry_rows: int | None = None,
     key: Key = 0,
     **options: Any,
@@ -49,6 +49,8 @@ def plan(
         The posterior.
     method
         One of ``ornstein.METHODS``, or one with its structure: see ``ornstein.VARIANTS``.
+        ``auto`` is ``rotation`` where the curvature is held as a matrix and gradients are anchored,
+        and ``exact`` elsewhere, or with its option ``rho``.
     structure
         Structure of the gain; the method's default, or where a matrix would be too large
         ``per-class`` (or ``kronecker`` if there are too many columns) for a softmax, else
@@ -63,8 +65,10 @@ def plan(
         ``windows``, ``independent``, ``weighted``, ``epochs``, ``blocks`` or ``auto``
         (see :mod:`ornstein.data.batches`).
     control_variates
-        Anchor the gradients at the optimum (X9): mixing then takes a few steps however many rows
-        there are. The method's default if not given: on for ``exact`` at an optimum that was found.
+        Anchor the gradients at the optimum (X9, X10): mixing then takes a few steps however many
+        rows there are. ``"first"`` or ``"second"`` for that order; True for the one that leaves
+        less noise. The method's default if not given: on for ``rotation`` and ``exact`` at an
+        optimum that was found.
     geometry_rows
         Estimate A and C from this many random rows instead of all.
     key
@@ -90,6 +94,11 @@ def plan(
     (True, 'dense')
     """
     post = as_posterior(post)
+    order = _order(control_variates)
+    if isinstance(control_variates, str):
+        control_variates = True
+    if method == methods.AUTO:
+        method = _default_method(post, structure, at, batches, control_variates, options)
     chosen, structure, control_variates = methods.resolve(method, structure, control_variates)
     options = chosen.all_options(options, tuple(signature(plan).parameters))
     N = post.num_data
@@ -130,15 +139,53 @@ def plan(
         anchored = False
     tuned = partial(tune_chain, task, batches, batch_size)
     if anchored:
+        if order == 2 and (why := lacking(geometry)):
+            raise InputError(
+                f"control_variates='second' need the whole curvature of all rows, and {why}. Use "
+                "control_variates=True, or structure='dense' without geometry_rows."
+            )
         noise = partial(
-            anchor, post, geometry, rows=geometry_rows, key=key, scheme=batches, size=batch_size
+            anchor,
+            post,
+            geometry,
+            rows=geometry_rows,
+            key=key,
+            scheme=batches,
+            size=batch_size,
+            order=order,
         )
         made = _self_consistent(tuned, noise, geometry)
     else:
         made = tuned(None)
     if batches != "blocks":
         return made
-    return replace(made, warnings=made.warnings + block_noise.warnings(post, geometry, anchored))
+    used = made.anchor.order if made.anchor else 0
+    return replace(made, warnings=made.warnings + block_noise.warnings(post, geometry, used))
+
+
+def _order(control_variates: object) -> int | None:
+    """The order of control variates that is asked for by name."""
+    if not isinstance(control_variates, str):
+        return None
+    names = {"first": 1, "second": 2}
+    return names[checks.choice("control_variates", control_variates, tuple(names))]
+
+
+def _default_method(
+    post: Posterior,
+    structure: str | None,
+    at: PyTree | None,
+    batches: str,
+    control_variates: bool | str | None,
+    options: Mapping[str, Any],
+) -> str:
+    """Rotation steps where they are on offer, and ``exact`` elsewhere."""
+    rotation = methods.METHODS["rotation"]
+    anchored = control_variates is not False and batches != "epochs" and at is None
+    fits = not post.known or structures.find("dense").fits(post)
+    dense = structure in (None, "dense") and fits
+    known = set(options) <= set(rotation.options)
+    return "rotation" if anchored and dense and known else "exact"
 
 
 def replan(post: Posterior, near: Plan) -> Plan:

@@ -10,6 +10,7 @@ from ornstein._base.types import Vector
 from ornstein.models.posterior import Posterior
 from ornstein.planning.planner import plan as make_plan
 from ornstein.planning.plans import Plan
+from ornstein.planning.rules import Rotation
 from ornstein.sampling.settings import Settings, Status
 
 MOST = 3
@@ -53,7 +54,9 @@ def _as_made(plan: Plan) -> dict[str, Any]:
         "batch_size": plan.batch_size,
         "at": plan.layout.unravel(plan.center),
         "batches": plan.batches.scheme,
-        "control_variates": plan.control_variates,
+        "control_variates": False
+        if plan.anchor is None
+        else ("first", "second")[plan.anchor.order - 1],
         "geometry_rows": geometry.rows_used if geometry.rows_used < plan.num_data else None,
         **plan.options,
     }
@@ -79,6 +82,9 @@ def _gentler(plan: Plan) -> Iterator[tuple[str, dict[str, Any]]]:
         for longer in (2, 4, 8):
             rho_now = longer * (1 + rho) - 1
             yield f"rho={rho_now:g}", {"rho": rho_now}
+    if isinstance(plan.rule, Rotation):
+        angle = 0.5 * plan.rule.angle
+        yield f"angle={angle:.3g}", {"angle": angle, "keep": None}
     own = plan.rule.own_noise
     extra = options.get("extra_noise") if own is None else own
     if extra is not None:

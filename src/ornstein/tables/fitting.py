@@ -18,7 +18,7 @@ from ornstein.models.glm import Past
 from ornstein.models.hyperparameters import Groups
 from ornstein.models.posterior import Posterior
 from ornstein.models.ready_made import Prior, build
-from ornstein.planning.methods import find
+from ornstein.planning.methods import AUTO, find
 from ornstein.results.result import Result
 from ornstein.tables.encoding import Encoding, Units
 
@@ -77,7 +77,7 @@ def fit_rows(
     if post.hyperparameters is not None:
         # Laplace's draws have the plan's moments, and nothing to add to them.
         learning = {"moments": "plan"}
-        method = find(options.run.get("method", "exact")).method
+        method = find(options.run.get("method", AUTO)).method
         if not post.quadratic and method.engine != "laplace":
             learning = {"moments": "draws", "tolerance": _TOLERANCE}
         if start is not None and set(start) == set(post.hyperparameters):

@@ -11,15 +11,30 @@ from typing import Any, NamedTuple
 
 from ornstein._base import checks
 from ornstein._base.errors import InputError
-from ornstein.planning.methods import gaussian, langevin, sgd
+from ornstein.planning.methods import gaussian, hamiltonian, langevin, sgd
 from ornstein.planning.methods.contract import Method, Setting, Tuned
 
-__all__ = ["METHODS", "VARIANTS", "Method", "Setting", "Tuned", "Variant", "find", "resolve"]
+__all__ = [
+    "AUTO",
+    "METHODS",
+    "VARIANTS",
+    "Method",
+    "Setting",
+    "Tuned",
+    "Variant",
+    "find",
+    "resolve",
+]
 
-_METHODS = {method.name: method for method in (*sgd.METHODS, *langevin.METHODS, *gaussian.METHODS)}
+_ROWS = (*hamiltonian.METHODS, *sgd.METHODS, *langevin.METHODS, *gaussian.METHODS)
+_METHODS = {method.name: method for method in _ROWS}
 
 METHODS: Mapping[str, Method] = MappingProxyType(_METHODS)
 """Every method by name."""
+
+
+AUTO = "auto"
+"""The name of no method: a plan chooses one that suits."""
 
 
 @contextmanager
@@ -61,7 +76,12 @@ VARIANTS: Mapping[str, Variant] = MappingProxyType(dict(_variants()))
 
 
 def find(name: str) -> Variant:
-    """The variant of that name, or an error that lists the methods and suggests the nearest."""
+    """The variant of that name, or an error that lists the methods and suggests the nearest.
+
+    Of :data:`AUTO`, the one that is chosen where nothing speaks against it.
+    """
+    if name == AUTO:
+        return Variant(METHODS["rotation"])
     variants = dict(_variants())  # those registered since, too
     with suppress(KeyError, TypeError):
         return variants[name]

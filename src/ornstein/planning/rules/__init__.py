@@ -7,6 +7,16 @@ and the contract test find it by its name in :data:`RULES`.
 
 from ornstein.planning.rules.contract import RULES, Rule
 from ornstein.planning.rules.fixed_gain import Averaged, Decreasing, FirstOrder, Momentum
+from ornstein.planning.rules.rotation import Rotation
 from ornstein.planning.rules.running import Running
 
-__all__ = ["RULES", "Averaged", "Decreasing", "FirstOrder", "Momentum", "Rule", "Running"]
+__all__ = [
+    "RULES",
+    "Averaged",
+    "Decreasing",
+    "FirstOrder",
+    "Momentum",
+    "Rotation",
+    "Rule",
+    "Running",
+]
