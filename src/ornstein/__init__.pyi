@@ -23,6 +23,7 @@ from .data import datasets
 from .data.on_disk import RowsOnDisk, open_rows
 from .hyper import CrossValidation, Evidence, Learning, cross_validate, evidence
 from .models.adapters import from_numpyro
+from .models.hyper_priors import Exponential, HalfNormal, HalfStudentT, LogUniform
 from .models.posterior import Posterior
 from .planning.methods import METHODS, VARIANTS, Method
 from .planning.planner import plan
@@ -47,6 +48,7 @@ __all__ += ["tables", "theory"]
 # What these take and give.
 __all__ += ["METHODS", "VARIANTS", "Anchor", "Geometry", "Method", "Plan", "PlanKernel"]
 __all__ += ["Accuracy", "Check", "Comparison", "CrossValidation", "Diagnosis", "Entry"]
+__all__ += ["Exponential", "HalfNormal", "HalfStudentT", "LogUniform"]
 __all__ += ["Evidence", "Learned", "Learning", "MeasuredKL", "Posterior", "Result", "Rows"]
 __all__ += ["RowsOnDisk", "__version__"]
 # What they raise and warn of.

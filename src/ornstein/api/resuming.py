@@ -14,6 +14,7 @@ from ornstein._base import multihost
 from ornstein._base.checks import few, shown
 from ornstein._base.errors import CheckpointError, CheckpointWarning, InputError
 from ornstein._base.types import Array, PyTree, Vector
+from ornstein.api.drawing import Beside
 from ornstein.curvature.row_sums import joint_losses
 from ornstein.data.on_disk import RowsOnDisk, ahead
 from ornstein.hyper import Learning
@@ -24,7 +25,7 @@ from ornstein.storage.checkpoint import Checkpoint
 from ornstein.storage.codec import encode, register
 
 _ROUNDING = 1e-6  # relative: a plan made again, or a loss, on another machine
-_DRAWS = "4"  # raised where a key gives other draws than before
+_DRAWS = "5"  # raised where a key gives other draws than before
 _PIECE_ROWS = 2**18  # read at once
 _FIRST = 4  # rows whose losses tell models apart
 
@@ -37,6 +38,7 @@ class Start(NamedTuple):
     learning: Learning | None
     dispersion: float
     restarts: tuple[tuple[str, int], ...] = ()
+    beside: Beside | None = None
 
 
 register(Start, given=("post",))
@@ -95,7 +97,10 @@ def begun(
         post, kept_plan, learning = given, _for(given, start.plan), None
         if start.learning is not None:
             learning = start.learning.from_record(post.learnable.layout)
-            post = post.with_hyper(learning.values, post.layout.unravel(kept_plan.center))
+            values = learning.values
+            if start.beside is not None:
+                values = post.learnable.host_values(start.beside.eta)
+            post = post.with_hyper(values, post.layout.unravel(kept_plan.center))
         was, losses = record["losses"], _first_losses(post, kept_plan.center)
         if records.differences(was, losses, _ROUNDING):
             lines = [f"losses of its first rows were {_shown(was)}, now {_shown(losses)}"]

@@ -15,9 +15,12 @@ from ornstein._base import checks, errors
 from ornstein._base.errors import InputError
 from ornstein._base.progress import bar
 from ornstein._base.types import Key, Vector
+from ornstein.api.drawing import anchored
 from ornstein.api.request import Asked, as_run, over_mesh, with_shapes
 from ornstein.api.resuming import Start, as_arguments, begun, keep
 from ornstein.hyper import Draw, LearningOptions, ascend
+from ornstein.models.hyper_priors import HyperPrior
+from ornstein.models.hyper_targets import HyperTarget, hyper_target
 from ornstein.models.posterior import Posterior
 from ornstein.planning.planner import fitting
 from ornstein.planning.planner import plan as make_plan
@@ -49,6 +52,8 @@ def sample(
     target_ess: float = 1000.0,
     target_kl_error: float | None = None,
     learn_hyper: bool | Mapping[str, Any] = False,
+    hyper: Literal["fixed", "learn", "draw"] | None = None,
+    hyper_prior: HyperPrior = None,
     checkpoint: str | Path | None = None,
     checkpoint_every: float | None = None,
     on_divergence: Literal["stop", "restart"] = "stop",
@@ -90,6 +95,16 @@ def sample(
     learn_hyper
         Learn the posterior's hyperparameters first, then sample at the learned values: see
         :func:`ornstein.learn`, whose options may be given by name. ``result.learning`` says how.
+    hyper
+        What to do with the posterior's hyperparameters: ``fixed`` keeps them (the default),
+        ``learn`` is ``learn_hyper=True``, and ``draw`` draws them with the parameters (X13), so
+        that intervals include their uncertainty: see ``result.hyper_draws``.
+    hyper_prior
+        The prior of hyperparameters that are drawn. Of a ready-made model, one of
+        ``ornstein.HalfNormal``, ``HalfStudentT``, ``Exponential``, ``LogUniform`` for the standard
+        deviation of its coefficients, ``prior_precision ** -0.5``, or a mapping by name; by default
+        ``HalfStudentT(3, 2.5)``, and ``LogUniform()`` for the noise scale. Of a custom model, a
+        function of the hyperparameters that returns their log-density.
     checkpoint
         A folder to keep the run in as it goes. The same call resumes where it stopped, to the draws
         of an uninterrupted run, bit for bit; once it has ended, it returns the result.
@@ -133,8 +148,8 @@ def sample(
     (4, 50, 1)
     """
     post = with_shapes(post, plan, plan_options)
-    if not isinstance(learn_hyper, Mapping):
-        learn_hyper = checks.flag("learn_hyper", learn_hyper)
+    learn_hyper = _learning(learn_hyper, hyper, hyper_prior)
+    target = hyper_target(post, hyper_prior) if hyper == "draw" else None
     if mesh is not None:
         plan_options = over_mesh(post, plan, plan_options)
     asked = Asked(
@@ -159,14 +174,15 @@ def sample(
             options = dict(learn_hyper) if isinstance(learn_hyper, Mapping) else learn_hyper
             given = {**asked.decisive(), "learn_hyper": options, "plan_options": plan_options}
             given |= {"plan_given": plan is not None, "on_mesh": mesh is not None}
+            given |= {"hyper": hyper, "hyper_prior": repr(target)}
             arguments = as_arguments(asked.key, given)
             start = begun(folder, post, arguments, plan)
         if start is None:
-            start = _start(asked, post, plan, learn_hyper, plan_options)
+            start = _start(asked, post, plan, learn_hyper, plan_options, target)
             start = start if folder is None else keep(folder, post, arguments, start)
         shown = bar("sampling", progress)
         while True:
-            plan, settings, goal, done = _attempt(asked, start, shown, folder)
+            plan, settings, goal, done = _attempt(asked, start, shown, folder, target)
             again = asked.again(start, settings, done.status)
             if again is None:
                 break
@@ -186,6 +202,7 @@ def sample(
         done.seconds,
         done.path,
         start.learning,
+        done.hyper,
     )
 
 
@@ -219,6 +236,25 @@ def sample_whole(post: Posterior, plan: Plan | None = None, **options: Any) -> R
     return result
 
 
+def _learning(
+    learn_hyper: bool | Mapping[str, Any], hyper: str | None, hyper_prior: object
+) -> bool | Mapping[str, Any]:
+    """Whether and how hyperparameters are learned, or anchored before they are drawn."""
+    if not isinstance(learn_hyper, Mapping):
+        learn_hyper = checks.flag("learn_hyper", learn_hyper)
+    if hyper_prior is not None and hyper != "draw":
+        raise InputError("hyper_prior is for hyperparameters that are drawn: use hyper='draw'.")
+    if hyper is None:
+        return learn_hyper
+    if checks.choice("hyper", hyper, ("fixed", "learn", "draw")) == "fixed":
+        if learn_hyper is not False:
+            raise InputError("hyper='fixed' contradicts learn_hyper; leave one out.")
+        return False
+    if hyper == "learn" or learn_hyper is not False:
+        return learn_hyper or True
+    return {"moments": "plan"}  # near enough for an anchor, which a pilot moves
+
+
 def _refuse_mixture(
     plan: Plan | None, plan_options: Mapping[str, Any], learn_hyper: bool | Mapping[str, Any]
 ) -> None:
@@ -246,27 +282,41 @@ def _start(
     plan: Plan | None,
     learn_hyper: bool | Mapping[str, Any],
     plan_options: Mapping[str, Any],
+    target: HyperTarget | None,
 ) -> Start:
     """Plan, or learn and plan, where no plan is given."""
-    learning = None
+    learning = beside = None
     if learn_hyper is not False:
         options = LearningOptions.checked(learn_hyper if isinstance(learn_hyper, Mapping) else {})
         wanted = asked.draws if isinstance(asked.draws, int) else None
         post, plan, learning = ascend(post, plan_options, options, _rounds(asked), wanted)
     elif plan is None:
         plan = make_plan(post, **plan_options)
-    return Start(fitting(post, plan), plan, learning, asked.dispersion)
+    if target is not None and learning is not None:
+        key = jax.random.fold_in(asked.key, _FRESH - 1)
+        run = asked.chains, asked.dtype, key, asked.progress
+        post, plan, beside = anchored(post, plan_options, learning, target, *run)
+    return Start(fitting(post, plan), plan, learning, asked.dispersion, beside=beside)
 
 
 def _attempt(
-    asked: Asked, start: Start, shown: OpenProgress, folder: Checkpoint | None
+    asked: Asked,
+    start: Start,
+    shown: OpenProgress,
+    folder: Checkpoint | None,
+    target: HyperTarget | None,
 ) -> tuple[Plan, Settings, Goal | None, Run]:
     """One run by the plan's own engine, and what it was; restarts have keys of their own."""
     plan, settings, goal = asked.settled(start)
     post, key, attempt = start.post, asked.key, len(start.restarts)
     if plan.is_chain:
         key = jax.random.fold_in(key, _FRESH + attempt) if attempt else key
-        done = run_chains(post, plan, key, settings, shown, goal, None, folder, asked.mesh)
+        drawn = None
+        if start.beside is not None and target is not None:
+            drawn = start.beside.drawn(target)
+            if asked.thin is None:
+                settings = replace(settings, thin=start.beside.thin)
+        done = run_chains(post, plan, key, settings, shown, goal, None, folder, asked.mesh, drawn)
         return plan, settings, goal, done
     ended = None if folder is None else folder.ended()
     if ended is not None and isinstance(ended["done"], Run):

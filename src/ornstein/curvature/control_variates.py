@@ -36,6 +36,7 @@ _NOISE_SHARE = 0.5  # of a step's noise that minibatches may make where A is hel
 _NOISE_ERROR = 0.04  # and what its correlations there may cost a variance
 _PUSH = {1: 2.0, 2: 0.5}  # how far the strongest row may move the chain, by order: in its distance
 # from the anchor, and in standard deviations
+_KICKED = 0.1  # of a velocity's variance that a kick's noise may make
 _FEW_ROWS = 512  # of a table whose steps may take all
 _LITTLE = 50  # noise of a row relative to the posterior, above which the first order is tried too
 
@@ -211,11 +212,11 @@ def _anchor_of(
     )
 
 
-def batch_size(geometry: Geometry, anchored: Anchor, limit: float | None = None) -> tuple[int, int]:
+def batch_size(geometry: Geometry, anchored: Anchor, kick: float | None = None) -> tuple[int, int]:
     """Rows for the quickest draws, and the fewest that the strongest row leaves safe.
 
-    With a ``limit``, rows that leave no more noise than that, relative to the posterior; all where
-    there are so few that a step takes as long with a part of them.
+    With a ``kick``, by which a step multiplies gradients, rows that leave little noise of it; all
+    where there are so few that a step takes as long with a part of them.
     A row of leverage h moves the chain by about ``N h / S`` of its distance from the anchor; such
     pushes leave an excess kurtosis of at most 3 times their fourth moment, over ``S^3``, in the
     draws. Gains of approximate structures make shorter steps, by their rate; there, batches are so
@@ -224,8 +225,9 @@ def batch_size(geometry: Geometry, anchored: Anchor, limit: float | None = None)
     frame, N = geometry.frame, geometry.num_data
     least = _least(geometry, anchored.strongest, anchored.order)
     safe = max(least, (3 * anchored.fourth / _KURTOSIS) ** (1 / 3) * frame.rate)
-    if limit is not None:
-        wanted = _rounded(max(_noise(geometry, anchored) / limit, safe), 4 * N)
+    if kick is not None:
+        safe *= kick
+        wanted = _rounded(max(_noise(geometry, anchored) * kick**2 / _KICKED, safe), 4 * N)
         most = N if N <= _FEW_ROWS else max(1, N // 4)
         return min(wanted, most), math.ceil(safe)
     if not frame.approximate:

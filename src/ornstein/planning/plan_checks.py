@@ -126,7 +126,7 @@ def warnings(plan: Plan) -> Iterator[str]:
     if plan.target == "posterior" and plan.predicted_kl > 0.1:
         yield f"the draws will be {plan.predicted_kl:.2g} nats off the posterior{_better(plan)}"
     if anchored is not None:
-        _, safe = batch_size(geometry, anchored)
+        _, safe = batch_size(geometry, anchored, plan.rule.kick)
         if batches.batch_size < safe:
             yield (
                 f"a few rows dominate: row {anchored.row} has leverage "

@@ -166,7 +166,8 @@ def tune_engine(task: Task, batch_size: int | None, anchored: bool) -> Plan:
 def _default_batch_size(task: Task, anchored: Anchor | None) -> int:
     geometry = task.geometry
     if anchored is not None:
-        return anchored_batch_size(geometry, anchored, task.method.noise_limit)[0]
+        kick = task.method.kick
+        return anchored_batch_size(geometry, anchored, kick and kick(task.options))[0]
     if task.method.any_step and geometry.structure != "diagonal":
         return plain_batch_size(geometry)
     return max(1, min(_SMALL_STEPS, geometry.num_data // 4))

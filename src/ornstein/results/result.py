@@ -52,6 +52,9 @@ class Result:
         steps at which chains diverged and all were started again.
     learning
         How the hyperparameters were learned; None where they were not.
+    hyper
+        Draws of hyperparameters on the unconstrained scale, (chains, draws, m); None where they
+        were not drawn. :attr:`hyper_draws` has their values.
     """
 
     flat: Vector
@@ -63,6 +66,7 @@ class Result:
     seconds: float
     path: Mapping[str, Vector] = field(default_factory=lambda: MappingProxyType({}))
     learning: Learning | None = None
+    hyper: Vector | None = None
 
     @property
     def draws(self) -> PyTree:
@@ -76,6 +80,13 @@ class Result:
     def unconstrained(self) -> PyTree:
         """Draws of the parameters as they were sampled, whatever ``constrain`` makes of them."""
         return self.posterior.layout.unravel(self.flat)
+
+    @property
+    def hyper_draws(self) -> PyTree:
+        """Draws of the hyperparameters, every leaf (chains, draws, ...), in their own structure."""
+        if self.hyper is None:
+            raise InputError("the hyperparameters were not drawn: sample with hyper='draw'.")
+        return self.posterior.learnable.host_values(self.hyper)
 
     @cached_property
     def _constrained(self) -> PyTree:
@@ -111,6 +122,8 @@ class Result:
             "batch_size": self.plan.batch_size,
             "sampling_time": self.seconds,
         }
+        if self.hyper is not None:
+            named = {**_named_leaves(self.hyper_draws), **named}
         groups = {"posterior": named}
         if self.posterior.constrain is not None:
             groups["unconstrained_posterior"] = _named_leaves(self.unconstrained)
@@ -131,7 +144,11 @@ class Result:
         draws = self.draws
         one = Layout.of(jax.tree.map(lambda leaf: leaf[0, 0], draws))
         labels = one.labels(self.posterior.names)
-        return arviz.summary_table(labels, jax.tree.leaves(draws), interval)
+        leaves = jax.tree.leaves(draws)
+        if self.hyper is not None:
+            labels = [*labels, *self.posterior.learnable.labels]
+            leaves = [*leaves, *jax.tree.leaves(self.hyper_draws)]
+        return arviz.summary_table(labels, leaves, interval)
 
     def files(self) -> dict[str, Writer]:
         """Writers of the files of a run folder."""

@@ -131,7 +131,7 @@ def kernel(post: Posterior, plan: Plan) -> PlanKernel:
         _check_batch(batch, weights, post, plan)
         rows = jax.tree.map(lambda leaf: _in(leaf, dtype), batch)
         weighed = None if weights is None else _in(weights, dtype)
-        noise = inputs.noise(key, ())
+        noise = rule.noise(inputs, key, ())
         moved, info = rule.advance(inputs, hidden(state), (rows, weighed), noise)
         return shown(moved), Info(layout.unravel(info.gradient))
 

@@ -44,6 +44,12 @@ class Loop:
     segment_draws: int
     dtype: str
     parts: int = 0  # devices that share a batch, along the axis ``rows`` of a mesh
+    beside: int = 0  # numbers of a draw beside the position
+
+    @property
+    def width(self) -> int:
+        """Numbers of a draw."""
+        return self.dim + self.beside
 
     @property
     def segment_steps(self) -> int:
@@ -80,9 +86,20 @@ class Problem(NamedTuple):
     rule: Rule
 
     @classmethod
-    def of(cls, plan: Plan, factor: Factor, rows: PyTree, hyper: PyTree, dtype: Any) -> "Problem":
-        """The arrays for the coordinates z of ``theta = center + W z``, W the factor (X8)."""
-        rule = plan.rule.whitened(factor, plan.dim)
+    def of(
+        cls,
+        plan: Plan,
+        factor: Factor,
+        rows: PyTree,
+        hyper: PyTree,
+        dtype: Any,
+        rule: Rule | None = None,
+    ) -> "Problem":
+        """The arrays for the coordinates z of ``theta = center + W z``, W the factor (X8).
+
+        With another rule than the plan's, where more is drawn than its parameters.
+        """
+        rule = (rule or plan.rule).whitened(factor, plan.dim)
         injected = plan.injected_cov
         root = None if injected is None else factor.whiten(injected.sqrt(), plan.dim)
         noise = rule.noise_factor(root)
@@ -173,7 +190,8 @@ def advance(
         def random(first: Array) -> tuple[Array, Array | None]:
             key = jax.random.fold_in(batch_root, first)
             positions = reader.positions(key, first, loop.block, this.phase)
-            return positions, inputs.noise(jax.random.fold_in(noise_root, first), (loop.block,))
+            noise_key = jax.random.fold_in(noise_root, first)
+            return positions, rule.noise(inputs, noise_key, (loop.block,))
 
         def draw(state: State, ready: tuple[Array, Array | None]) -> tuple[State, Array | None]:
             state, finite = jax.lax.scan(one, state, ready)

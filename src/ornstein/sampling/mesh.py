@@ -93,7 +93,7 @@ class MeshExecutor(ThreadExecutor):
     def _advanced(self, chains: list[Chain], segments: Segments) -> bool:
         """Advance by a chunk; whether all chains stayed finite."""
         state, positions = self._run(False, chains, segments)
-        made = positions.reshape(len(chains), -1, self.loop.dim)
+        made = positions.reshape(len(chains), -1, self.loop.width)
         moved = []
         for chain, draws in zip(chains, made, strict=True):
             after = jax.tree.map(lambda leaf, n=chain.number: leaf[n], state)

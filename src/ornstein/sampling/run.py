@@ -23,6 +23,7 @@ from ornstein.models.contract import LocalProblem
 from ornstein.models.posterior import Posterior
 from ornstein.planning.plans import Plan
 from ornstein.planning.rules import Rule
+from ornstein.sampling.hyper_steps import Drawn
 from ornstein.sampling.loop import ROWS, Loop, Problem
 from ornstein.sampling.mesh import MeshExecutor, checked_mesh
 from ornstein.sampling.settings import Goal, OpenProgress, Run, Settings, Status
@@ -48,20 +49,25 @@ def run_chains(
     starts: Vector | None = None,
     checkpoint: Checkpoint | None = None,
     mesh: Mesh | None = None,
+    drawn: Drawn | None = None,
 ) -> Run:
     """Run all chains of a plan; ``progress`` opens a reporter for a number of steps.
 
+    With ``drawn``, hyperparameters are drawn beside the parameters.
     Chains begin at ``starts`` (chains, D) or spread about the optimum, or go on from a checkpoint.
     They are spread over this process's threads, or with their batches over the devices of a mesh.
     """
     with precision_of(settings.dtype):
-        executor, chains, factor = _prepare(post, plan, key, settings, starts, checkpoint, mesh)
+        executor, chains, factor = _prepare(
+            post, plan, key, settings, starts, checkpoint, mesh, drawn
+        )
     loop, gathered = executor.loop, partial(_gathered, chains, plan.center, factor)
     ended = executor.restore(chains)
     if ended is not None:
         if not isinstance(ended["done"], Run):
             raise CheckpointError(f"the checkpoint's end is not a run: {shown(ended['done'])}.")
-        return ended["done"]._replace(flat=gathered(ended["draws"]))
+        flat, hyper = gathered(ended["draws"])
+        return ended["done"]._replace(flat=flat, hyper=hyper)
     draws, status, made = settings.draws, Status(True, "ok"), 0
     with (
         progress(executor.segments_for(draws) * loop.segment_steps) as report,
@@ -71,18 +77,21 @@ def run_chains(
             status, made = executor.advance(chains, made, executor.segments_for(draws), report)
             if not status.ok or goal is None or draws >= goal.most:
                 break
-            if goal.reached(gathered(draws)):
+            if goal.reached(gathered(draws)[0]):
                 break
             draws = min(2 * draws, goal.most)
     seconds = executor.seconds
-    done = Run(gathered(draws), status, made * loop.segment_steps, seconds)
+    flat, hyper = gathered(draws)
+    done = Run(flat, status, made * loop.segment_steps, seconds, hyper=hyper)
     executor.finish(chains, done)
     return done
 
 
-def _gathered(chains: list[Chain], center: Vector, factor: Factor, draws: int) -> Vector:
-    """The first draws of every chain as parameters, (chains, draws, D)."""
-    dim = len(center)
+def _gathered(
+    chains: list[Chain], center: Vector, factor: Factor, draws: int
+) -> tuple[Vector, Vector | None]:
+    """The first draws of every chain as parameters, (chains, draws, D), and what is beside."""
+    dim, coordinates = len(center), factor.coordinates(len(center))
     count = min(draws, *(sum(map(len, chain.draws)) for chain in chains))
     each = int(np.clip(_MAPPED_NUMBERS // dim, *_MAPPED))
     together = each * max(1, _MAPPED_NUMBERS // (each * dim))
@@ -92,14 +101,26 @@ def _gathered(chains: list[Chain], center: Vector, factor: Factor, draws: int) -
         for number, some in enumerate(_regrouped(chain.draws, together)):
             place = target[number * together : (number + 1) * together]
             # Always as many at once: a product's rounding depends on the number of its rows.
-            part = np.pad(some.astype(float), ((0, -len(some) % each), (0, 0)))
-            mapped = np.asarray(factor.matvec(part.reshape(-1, each, some.shape[1])))
+            part = np.pad(some[:, :coordinates].astype(float), ((0, -len(some) % each), (0, 0)))
+            mapped = np.asarray(factor.matvec(part.reshape(-1, each, coordinates)))
             np.add(mapped.reshape(-1, dim)[: len(place)], center, out=place)
 
     if count:
         with ThreadPoolExecutor(min(len(chains), os.cpu_count() or 1)) as pool:
             list(pool.map(gather, chains, gathered))
-    return gathered
+    return gathered, _beside(chains, coordinates, count)
+
+
+def _beside(chains: list[Chain], coordinates: int, count: int) -> Vector | None:
+    """What draws hold beyond so many numbers; None where nothing."""
+    found = [
+        np.concatenate([piece[:, coordinates:] for piece in chain.draws])[:count]
+        for chain in chains
+        if chain.draws
+    ]
+    if not found or found[0].shape[1] == 0:
+        return None
+    return np.stack(found).astype(float)
 
 
 def _regrouped(pieces: list[Vector], size: int) -> Iterator[Vector]:
@@ -126,6 +147,7 @@ def _prepare(
     starts: Vector | None,
     checkpoint: Checkpoint | None,
     mesh: Mesh | None,
+    drawn: Drawn | None,
 ) -> tuple[ThreadExecutor, list[Chain], Factor]:
     """Executor, chains and the factor W of ``theta = center + W z``, in the sampling precision."""
     dtype, entropy = np.dtype(settings.dtype), _entropy(key)
@@ -148,8 +170,10 @@ def _prepare(
         segment_draws=segment_draws,
         dtype=settings.dtype,
         parts=0 if mesh is None else mesh.shape[ROWS],
+        beside=0 if drawn is None else len(drawn.eta),
     )
-    problem = Problem.of(plan, local.factor, rows, local.hyper, dtype)
+    rule = None if drawn is None else drawn.rule(post, plan)
+    problem = Problem.of(plan, local.factor, rows, local.hyper, dtype, rule)
     chains = _begun(plan, problem.rule, local.factor, key, settings, starts)
     given = entropy, settings, checkpoint
     if mesh is None or feed is None:

@@ -53,6 +53,7 @@ class Run(NamedTuple):
     steps: int
     seconds: float
     path: Mapping[str, Vector] = MappingProxyType({})
+    hyper: Vector | None = None  # draws of hyperparameters on the real line, (chains, draws, m)
 
 
 class Goal(NamedTuple):

@@ -99,7 +99,7 @@ class ThreadExecutor:
         """Put chains where the checkpoint has them; returns how the run ended, if it did."""
         if self.checkpoint is None:
             return None
-        example = np.empty((0, self.loop.dim), self.settings.dtype)
+        example = np.empty((0, self.loop.width), self.settings.dtype)
         begun = [Saved(chain.at, chain.leaves, [example]) for chain in chains]
         found = self.checkpoint.restore(begun)
         ended = self.checkpoint.ended()
@@ -206,7 +206,7 @@ class ThreadExecutor:
             )
         # While the device runs.
         chain.ahead = None if last else self._segments(chain, first + self.chunk)
-        made = np.asarray(positions).reshape(-1, self.loop.dim)
+        made = np.asarray(positions).reshape(-1, self.loop.width)
         if last:
             chain.orders = None  # of many chains these would add up
         return self._moved(first, made, state)

@@ -73,9 +73,10 @@ class Method:
         method injects no noise and relies on that of plain gradients.
     any_step
         Whether large batches, which make large steps, cost no accuracy.
-    noise_limit
-        Noise of anchored batches relative to the posterior, ``N C_S`` to A, that costs nothing:
-        batches are large enough for it. None where the quickest are taken.
+    kick
+        Of the method's options: by how much a step multiplies the batch's gradient, in units of
+        Newton's step; batches are so large that its noise costs nothing. None where the quickest
+        are taken.
     engine
         What makes the draws: ``chain``, or one of ``sampling.engines``. For the latter, the
         recipe's injected covariance is that of the draws.
@@ -89,7 +90,7 @@ class Method:
     target: str = "posterior"
     control_variates: bool | None = False
     any_step: bool = False
-    noise_limit: float | None = None
+    kick: Callable[[Mapping[str, Any]], float] | None = None
     engine: str = "chain"
 
     @property

@@ -1,7 +1,9 @@
 """Rotation steps: the method for posteriors that are not Gaussian (X11)."""
 
 import math
+from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 
@@ -56,6 +58,10 @@ def _bearable(noise: float) -> float:
     return angle
 
 
+def _kick(options: Mapping[str, Any]) -> float:
+    return theory.kick(options["angle"] or ANGLES[0])
+
+
 METHODS = (
     Method(
         "rotation",
@@ -64,6 +70,6 @@ METHODS = (
         options=MappingProxyType({"angle": None, "keep": None}),
         control_variates=True,
         any_step=True,
-        noise_limit=0.05,
+        kick=_kick,
     ),
 )

@@ -125,6 +125,11 @@ class Rule(ABC):
         return theory.relaxation_steps(rates)
 
     @property
+    def kick(self) -> float | None:
+        """By how much a step multiplies the gradient, in units of Newton's; None: by its gain."""
+        return None
+
+    @property
     def min_thin(self) -> int:
         """Fewest steps per draw."""
         return 1
@@ -144,6 +149,10 @@ class Rule(ABC):
     def noise_factor(self, root: Factor | None) -> Factor | None:
         """Factor of the noise a step takes, from that of ``Q``, in this rule's coordinates."""
         return root
+
+    def noise(self, inputs: Inputs, key: Array, shape: tuple[int, ...]) -> PyTree:
+        """The noise of so many steps, for :meth:`advance`; None where a step takes none."""
+        return inputs.noise(key, shape)
 
     @abstractmethod
     def begin(self, position: Array) -> State:

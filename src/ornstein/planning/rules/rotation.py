@@ -39,6 +39,10 @@ class Rotation(Rule):
     def stability_limit(self) -> float:
         return theory.rotation_limit(self.angle)
 
+    @property
+    def kick(self) -> float:
+        return theory.kick(self.angle)
+
     def relaxation_steps(self, rates: Vector) -> Vector:
         return theory.rotation_relaxation(rates, self.angle, self.keep)
 

@@ -1,0 +1,106 @@
+"""Hyperparameters drawn with the parameters: where to anchor, how wide to step, how long (X13)."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from ornstein import theory
+from ornstein._base.errors import InputError, UnstablePlanError
+from ornstein._base.progress import bar
+from ornstein._base.types import Array, Vector
+from ornstein.hyper import Learning
+from ornstein.models.hyper_targets import HyperTarget
+from ornstein.models.posterior import Posterior
+from ornstein.planning.methods.hamiltonian import ANGLES
+from ornstein.planning.planner import plan as make_plan
+from ornstein.planning.plans import Plan
+from ornstein.planning.rules import Rotation
+from ornstein.results.measure import min_ess
+from ornstein.sampling.hyper_steps import Drawn
+from ornstein.sampling.run import run_chains
+from ornstein.sampling.settings import Settings
+from ornstein.storage.codec import register
+
+_PILOT = 400  # draws a chain of the run that finds the anchor
+_PATIENCE = (0.8, 8.0), (0.4, 20.0), (0.2, np.inf)  # angles, and draws in which they must forget
+_FAR = 3.0  # posterior standard deviations of a hyperparameter within which steps are stable,
+_SPARE = 1.5  # with that much to spare
+_WIDTHS = 0.1, 3.0  # least and largest step of a slice on the real line
+_SLOWEST = 20  # times as many steps a draw, where hyperparameters forget slowly
+
+
+@register
+class Beside(NamedTuple):
+    """What is drawn beside the parameters: anchor and widths on the real line, and the stride."""
+
+    eta: Vector
+    widths: Vector
+    thin: int
+
+    def drawn(self, target: HyperTarget) -> Drawn:
+        """For a run."""
+        return Drawn(target, self.eta, self.widths)
+
+
+def anchored(
+    post: Posterior,
+    plan_options: Mapping[str, Any],
+    learning: Learning,
+    target: HyperTarget,
+    chains: int,
+    dtype: str,
+    key: Array,
+    progress: bool | None,
+) -> tuple[Posterior, Plan, Beside]:
+    """Move the anchor from the learned values to the middle of a pilot's, and plan there.
+
+    Where hyperparameters forget slowly, a small bias of every step adds up: angles are narrower
+    then, and a pilot at the narrower one finds how many steps a draw takes.
+    """
+    shown = bar("finding the hyperparameters", progress)
+    eta, deviations = post.learnable.to_real(post.hyperparameters), learning.deviations
+    for number, (widest, patience) in enumerate(_PATIENCE):
+        plan = _planned(post, plan_options, deviations, widest)
+        beside = Beside(eta, np.clip(2 * deviations, *_WIDTHS), plan.thin)
+        settings = Settings(chains, _PILOT, plan.thin, plan.warmup, 1.0, dtype, None)
+        fresh = jax.random.fold_in(key, number)
+        done = run_chains(post, plan, fresh, settings, shown, drawn=beside.drawn(target))
+        if done.status.kind == "interrupted":
+            raise KeyboardInterrupt("interrupted while finding hyperparameters: nothing drawn yet.")
+        if not done.status.ok or done.hyper is None:
+            continue
+        settled = done.hyper[:, _PILOT // 4 :]
+        eta = np.median(settled.reshape(-1, settled.shape[-1]), axis=0)
+        deviations = settled.std(axis=(0, 1))
+        post = post.with_hyper(post.learnable.host_values(eta), post.layout.unravel(plan.center))
+        slowness = settled[..., 0].size / max(min_ess(settled), 1.0)
+        if slowness <= patience or plan_options.get("angle") is not None:
+            break
+    if not done.status.ok:
+        raise UnstablePlanError(f"while finding the hyperparameters, {done.status.message}")
+    plan = _planned(post, plan_options, deviations, widest)
+    thin = plan.thin * int(np.clip(round(slowness / 2), 1, _SLOWEST))
+    return post, plan, Beside(eta, np.clip(2 * deviations, *_WIDTHS), thin)
+
+
+def _planned(
+    post: Posterior, plan_options: Mapping[str, Any], deviations: Vector, widest: float
+) -> Plan:
+    """A plan whose steps stay stable however far the hyperparameters are likely to go."""
+    plan = make_plan(post, **plan_options)
+    if not isinstance(plan.rule, Rotation) or plan.anchor is None:
+        raise InputError(
+            "hyper='draw' needs rotation steps with control variates, and this plan has "
+            f"method={plan.method!r}: leave method and structure out, or use hyper='learn'."
+        )
+    if plan_options.get("angle") is not None:
+        return plan
+    share = float(np.max(plan.geometry.hessian.relative(plan.geometry.prior_hessian)))
+    if post.quadratic:
+        share = 1.0  # a noise scale multiplies the rows' curvature
+    fastest = 1 + min(1.0, share) * float(np.expm1(min(_FAR * deviations.max(), 8.0)))
+    wide = [h for h in ANGLES if h <= widest and theory.rotation_limit(h) > _SPARE * fastest]
+    angle = wide[0] if wide else ANGLES[-1]
+    return plan if angle >= plan.rule.angle else make_plan(post, **{**plan_options, "angle": angle})

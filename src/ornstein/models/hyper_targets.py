@@ -1,0 +1,180 @@
+"""The posterior of hyperparameters given the parameters, which needs no rows (X13).
+
+``p(lambda | theta, data)`` depends on theta through the prior alone; and through the sum of squared
+residuals for the noise scale of a linear regression, which is a quadratic form known at the anchor.
+``eta`` is lambda on the unconstrained scale, as a vector.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ornstein._base.errors import InputError
+from ornstein._base.types import Array, PyTree, Vector
+from ornstein.models.contract import Model
+from ornstein.models.hyper_priors import HyperPrior, ScalePrior, scale_priors
+from ornstein.models.hyperparameters import Learnable
+from ornstein.models.posterior import Posterior
+
+
+class HyperTarget(ABC):
+    """What drawing hyperparameters needs; hashable, as compiled code is keyed on it.
+
+    ``known`` are arrays, passed as arguments: see :meth:`known`.
+    """
+
+    separate: bool = False
+    """Whether hyperparameters are independent given the parameters."""
+
+    @abstractmethod
+    def log_density(self, eta: Array, theta: Array, known: PyTree) -> Array:
+        """Log-density of eta given theta: one number, or one per entry where ``separate``."""
+
+    @abstractmethod
+    def slope_change(self, eta: Array, theta: Array, known: PyTree) -> Array:
+        """Gradient of ``-log p(theta | data, lambda)`` less that at the anchor's lambda."""
+
+    def slope(self, eta: Array, theta: Array, known: PyTree) -> Array:
+        """Gradient of minus the log-density by eta."""
+        return -jax.grad(lambda e: jnp.sum(self.log_density(e, theta, known)))(eta)
+
+
+@dataclass(frozen=True)
+class PriorTarget(HyperTarget):
+    """Of hyperparameters that any log-prior takes."""
+
+    model: Model
+    learnable: Learnable
+    log_prior: Callable[[PyTree], Any]
+
+    def log_density(self, eta: Array, theta: Array, known: PyTree) -> Array:
+        values = self.learnable.from_real(eta)
+        own = -self._prior_loss(theta, eta, known) + self.log_prior(values)
+        return jnp.asarray(own, theta.dtype) + self._log_slope(eta)
+
+    def slope_change(self, eta: Array, theta: Array, known: PyTree) -> Array:
+        slope = jax.grad(self._prior_loss)
+        return slope(theta, eta, known) - slope(theta, known["eta"], known)
+
+    def _prior_loss(self, theta: Array, eta: Array, known: PyTree) -> Array:
+        put = self.learnable.assign(self.learnable.from_real(eta), known["numbers"])
+        return self.model.prior_loss(theta, put)
+
+    def _log_slope(self, eta: Array) -> Array:
+        """Of the map from the unconstrained scale, entry by entry."""
+        leaves = jax.tree.leaves(self.learnable.layout.unravel(eta))
+        total = jnp.zeros((), eta.dtype)
+        for constraint, leaf in zip(self.learnable.constraints, leaves, strict=True):
+            ones = jnp.ones_like(leaf)
+            _, slope = jax.jvp(constraint.from_real, (leaf,), (ones,))
+            total = total + jnp.log(jnp.abs(slope)).sum()
+        return total
+
+
+@dataclass(frozen=True)
+class GlmTarget(HyperTarget):
+    """Of a ready-made model's prior precisions, and the noise scale of a linear regression."""
+
+    groups: tuple[int, ...]  # of every parameter; -1 where its precision is fixed
+    precisions: int
+    noise: ScalePrior | None  # None where the noise scale is not drawn
+    spread: ScalePrior | None
+    separate = True
+
+    def log_density(self, eta: Array, theta: Array, known: PyTree) -> Array:
+        parts = []
+        if self.noise is not None:
+            log_sd = eta[0]
+            squares = self._squared_residuals(theta, known)
+            own = -known["weight"] * log_sd - 0.5 * squares * jnp.exp(-2 * log_sd)
+            parts.append((own + self.noise.log_density(jnp.exp(log_sd)) + log_sd)[None])
+        if self.spread is not None:
+            logs = eta[len(parts) :]
+            members = known["members"]
+            squares, sizes = members @ theta**2, members.sum(axis=1)
+            own = 0.5 * (sizes * logs - squares * jnp.exp(logs))
+            parts.append(own + self.spread.log_density(jnp.exp(-0.5 * logs)) - 0.5 * logs)
+        return jnp.concatenate(parts)
+
+    def slope_change(self, eta: Array, theta: Array, known: PyTree) -> Array:
+        change, first = jnp.zeros_like(theta), 0
+        if self.noise is not None:
+            power = jnp.exp(2 * (known["eta"][0] - eta[0]))
+            change, first = (power - 1) * self._rows_slope(theta, known), 1
+        if self.spread is not None:
+            moved = jnp.exp(eta[first:]) - jnp.exp(known["eta"][first:])
+            change = change + (moved @ known["members"]) * theta
+        return change
+
+    def _rows_slope(self, theta: Array, known: PyTree) -> Array:
+        """Gradient of the rows' ``-log p(y | theta)`` at the anchor's noise scale."""
+        return known["slope"] + known["hessian"] @ (theta - known["center"])
+
+    def _squared_residuals(self, theta: Array, known: PyTree) -> Array:
+        delta = theta - known["center"]
+        bent = known["slope"] @ delta + 0.5 * delta @ (known["hessian"] @ delta)
+        return known["squares"] + 2 * jnp.exp(2 * known["eta"][0]) * bent
+
+
+def hyper_target(post: Posterior, given: HyperPrior) -> HyperTarget:
+    """The target of a posterior's hyperparameters; raises where they cannot be drawn."""
+    learnable = post.learnable
+    ties = learnable.ties
+    if ties is not None:
+        priors = scale_priors(learnable, given)
+        return GlmTarget(
+            tuple(int(group) for group in ties.groups),
+            ties.precisions,
+            priors.get("noise_scale"),
+            priors.get("prior_precision"),
+        )
+    if learnable.in_likelihood:
+        raise InputError(
+            "hyper='draw' draws hyperparameters of the prior, and this model's log_likelihood "
+            "takes them too. Make those of the likelihood parameters of the model, or use "
+            "hyper='learn'."
+        )
+    if given is None or not callable(given):
+        raise InputError(
+            "hyper='draw' needs hyper_prior, the log-density of the hyperparameters' own prior: a "
+            "function of their values, such as lambda tau: -tau."
+        )
+    return PriorTarget(post.model, learnable, given)
+
+
+def known_at(
+    post: Posterior, target: HyperTarget, center: Vector, slope: Vector, precision: Vector
+) -> PyTree:
+    """What a target takes: values at the anchor, where ``-log p`` has that slope and Hessian."""
+    eta = post.learnable.to_real(post.hyperparameters)
+    if not isinstance(target, GlmTarget):
+        return {"eta": eta, "numbers": post.hyper}
+    known: dict[str, Any] = {"eta": eta}
+    groups = np.asarray(target.groups)
+    if target.spread is not None:
+        known["members"] = (np.arange(target.precisions)[:, None] == groups[None]).astype(float)
+    if target.noise is not None:
+        prior = np.asarray(post.hyper["prior_precision"], float) * np.ones_like(center)
+        squares, weight = _residuals(post, center)
+        known |= {"center": center, "slope": slope - prior * center}
+        known |= {"hessian": precision - np.diag(prior), "squares": squares, "weight": weight}
+    return known
+
+
+def _residuals(post: Posterior, theta: Vector) -> tuple[float, float]:
+    """Sum of squared residuals and of weights over all rows, earlier ones too."""
+    params = post.layout.unravel(theta)
+    residual = np.asarray(post.data["y"]) - np.asarray(post.data["x"]) @ params["coef"]
+    residual = residual - params.get("intercept", 0.0)
+    weights = np.asarray(post.data["w"]) if "w" in post.data else np.ones_like(residual)
+    squares, weight = float(weights @ residual**2), float(weights.sum())
+    if "past" in post.hyper:
+        past = post.hyper["past"]
+        bent = theta @ past["hessian"] @ theta - 2 * past["slope"] @ theta + past["squares"]
+        squares, weight = squares + float(bent), weight + float(past["weight"])
+    return squares, weight
