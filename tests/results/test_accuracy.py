@@ -228,11 +228,11 @@ def test_constrained_draws_are_not_taken_for_those_that_were_sampled() -> None:
     assert orn.check(post, result.flat).verdict == "ok"
 
 
-def test_beyond_five_hundred_parameters_it_says_so() -> None:
-    X = np.random.default_rng(0).normal(size=(40, 501))
+def test_beyond_five_thousand_parameters_it_says_so() -> None:
+    X = np.random.default_rng(0).normal(size=(10, 5001))
     post = orn.models.linear(X, X[:, 0])
-    with pytest.raises(orn.InputError, match="up to 500 parameters, found 501"):
-        orn.check(post, np.zeros((10, 501)))
+    with pytest.raises(orn.InputError, match="up to 5,000 parameters, found 5,001"):
+        orn.check(post, np.zeros((10, 5001)))
 
 
 @pytest.mark.parametrize(("draws", "message"), BAD)

@@ -6,7 +6,13 @@ from hypothesis import given
 from scipy.special import digamma, polygamma
 
 from ornstein._base.types import Vector
-from ornstein.theory import implied_errors, stein_moments
+from ornstein.theory import (
+    MarginalMoments,
+    implied_errors,
+    marginal_errors,
+    marginal_moments,
+    stein_moments,
+)
 from support.strategies import Problem, problems, theory_settings
 
 
@@ -68,3 +74,61 @@ def test_X12_bend_of_a_normal_posterior_is_the_third_hermite_polynomial() -> Non
     z = np.array([[-1.0], [0.5], [2.0]])
     found = stein_moments(z, z, 3 * np.eye(1)).bend
     np.testing.assert_allclose(found, np.mean(z**3 - 3 * z), rtol=1e-12)
+
+
+BLOCKS = 8
+
+
+def test_X12_marginal_moments_are_unbiased() -> None:
+    """Of no more draws than parameters, too: with C of the same draws, curvature would be 2."""
+    rng = np.random.default_rng(3)
+    dim, draws = 40, 5
+    root = np.tril(rng.normal(size=(dim, dim))) + 6 * np.eye(dim)
+    root = root / np.linalg.norm(root, axis=1, keepdims=True)
+    precision = np.linalg.inv(root @ root.T)
+    found = []
+    for _ in range(200):
+        z = rng.normal(size=(BLOCKS, draws, dim)) @ root.T
+        moments = marginal_moments(z, [np.arange(draws)] * BLOCKS, z @ precision)
+        found.append([part[0] for part in moments])
+    mean = np.mean(found, axis=(0, 2))  # over parameters, too
+    error = np.std(np.mean(found, axis=2), axis=0, ddof=1) / np.sqrt(200)
+    ratios = 4 / (BLOCKS * draws)  # bias of ratios of sums over T draws, of order 1 / T
+    assert (np.abs(mean - [0.0, 1.0, 0.0, 0.0]) < 4 * error + ratios).all()
+
+
+def test_X12_marginal_errors_are_exact_for_draws_of_another_scale() -> None:
+    """Where C is a multiple of a Gaussian posterior's, but for chance in C."""
+    rng = np.random.default_rng(4)
+    dim, draws = 4, 250
+    root = np.tril(rng.normal(size=(dim, dim))) + 2 * np.eye(dim)
+    z = rng.normal(size=(BLOCKS, draws, dim)) @ root.T
+    z = z - z.mean(axis=(0, 1))
+    scale = z.std(axis=(0, 1))
+    precision = 1.44 * np.linalg.inv(root @ root.T)  # draws 1.2 times too wide
+    sd = np.sqrt(np.diagonal(np.linalg.inv(precision)))
+    offset = np.array([0.3, 0.0, 0.0, 0.0]) * sd
+    gradients = (z + offset) @ precision * scale
+    found = marginal_errors(marginal_moments(z / scale, [np.arange(draws)] * BLOCKS, gradients))
+    total = BLOCKS * draws
+    chance = 4 * 1.2 * np.sqrt(dim) / total
+    through = 4 * 1.2 * np.sqrt(offset @ precision @ offset / total)  # C's error along the offset
+    np.testing.assert_allclose(found.mean[0], offset / sd, atol=chance + through)
+    np.testing.assert_allclose(found.sd[0], scale / sd - 1, atol=chance)
+
+
+def test_X12_draws_that_miss_correlations_are_too_narrow() -> None:
+    """Draws with the deviations of each parameter given the others, to second order."""
+    correlation = 0.2 * np.ones((3, 3)) + 0.8 * np.eye(3)
+    spread = np.sum(correlation**2, axis=1) - 1
+    zero, one = np.zeros(3), np.ones(3)
+    found = marginal_errors(MarginalMoments(zero, one, spread, zero)).sd
+    true = 1 / np.sqrt(np.diagonal(np.linalg.inv(correlation))) - 1
+    np.testing.assert_allclose(found, true, atol=0.2**3)
+
+
+def test_X12_no_marginal_errors_where_the_curvature_is_not_positive() -> None:
+    wrong = np.array([-0.1, 1.0])
+    zero = np.zeros(2)
+    found = marginal_errors(MarginalMoments(zero, wrong, zero, zero))
+    assert np.isnan(found.sd).tolist() == [True, False]

@@ -21,6 +21,8 @@ from ornstein.models.posterior import Posterior
 
 _BLOCK_NUMBERS = 2**22  # float64 numbers in a block of row gradients: 32 MiB
 DESIGN_NUMBERS = 2**20  # the same of designs of linear predictors: 8 MiB, near a core
+_TOGETHER = 16  # parameters whose gradients are taken by one matrix product
+_FAST_WIDTH = 64  # columns from which that is faster
 _WIDE = 2000  # parameters beyond which rows' gradients are summed, never held
 
 
@@ -106,6 +108,11 @@ def gradients_at(post: Posterior, thetas: Vector, data: PyTree) -> Vector:
     return total + np.asarray(_prior_slopes(post.model, at, post.hyper))
 
 
+def products_are_fast(model: Model) -> bool:
+    """Whether gradients at several parameters are products of large matrices."""
+    return model.factored is not None and model.factored.width >= _FAST_WIDTH
+
+
 def mean_hessian(post: Posterior, data: PyTree, theta: Vector) -> Vector:
     """Hessian of the mean loss of some rows, a matrix."""
     flat = jnp.asarray(theta)
@@ -177,7 +184,10 @@ def _loss_sums(model: Model, thetas: Array, rows: PyTree, hyper: PyTree, weights
 def _gradient_sums(
     model: Model, thetas: Array, rows: PyTree, hyper: PyTree, weights: Array
 ) -> Array:
-    return jax.lax.map(lambda theta: model.gradient_sum(theta, rows, hyper, weights), thetas)
+    together = _TOGETHER if products_are_fast(model) else None
+    return jax.lax.map(
+        lambda theta: model.gradient_sum(theta, rows, hyper, weights), thetas, batch_size=together
+    )
 
 
 @_compiled

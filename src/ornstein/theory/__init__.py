@@ -70,8 +70,11 @@ from ornstein.theory.stationary import (
 )
 from ornstein.theory.stein import (
     ImpliedErrors,
+    MarginalMoments,
     SteinMoments,
     implied_errors,
+    marginal_errors,
+    marginal_moments,
     stein_moments,
 )
 from ornstein.theory.structured import (
@@ -93,7 +96,8 @@ __all__ += ["Spectrum", "accurate_rate", "approximation_kl", "gaussian_kl"]
 __all__ += ["joint_diagonalisation", "noise_kl", "posterior_kl", "relative_eigenvalues"]
 __all__ += ["structure_kl", "variance_ratios"]
 # What draws show of the posterior.
-__all__ += ["ImpliedErrors", "SteinMoments", "implied_errors", "stein_moments"]
+__all__ += ["ImpliedErrors", "MarginalMoments", "SteinMoments", "implied_errors"]
+__all__ += ["marginal_errors", "marginal_moments", "stein_moments"]
 # Rotation steps.
 __all__ += ["critical_keep", "kick", "rotation", "rotation_covariance", "rotation_diagonal"]
 __all__ += ["rotation_limit", "rotation_relaxation", "velocity_noise"]
