@@ -108,6 +108,22 @@ def gradients_at(post: Posterior, thetas: Vector, data: PyTree) -> Vector:
     return total + np.asarray(_prior_slopes(post.model, at, post.hyper))
 
 
+def remainders_at(post: Posterior, thetas: Vector, data: PyTree, anchor: Vector) -> Vector:
+    """What is left of gradients of ``-log p(data, theta)`` beyond first order around an anchor.
+
+    At several parameters, (T, D), over rows that stand for all: ``g(theta) - g(anchor) - H(anchor)
+    (theta - anchor)``, the part that second-order control variates (X10) estimate.
+    """
+    at, here = jnp.asarray(thetas), jnp.asarray(anchor)
+
+    def block(rows: PyTree, weights: Vector) -> Array:
+        given = in_double(rows), post.hyper, jnp.asarray(weights)
+        return _remainder_sums(post.model, here, at, *given)
+
+    total = sum_over_blocks(data, block_rows(post), block) * (post.num_data / num_rows(data))
+    return total + np.asarray(_prior_remainders(post.model, here, at, post.hyper))
+
+
 def products_are_fast(model: Model) -> bool:
     """Whether gradients at several parameters are products of large matrices."""
     return model.factored is not None and model.factored.width >= _FAST_WIDTH
@@ -188,6 +204,30 @@ def _gradient_sums(
     return jax.lax.map(
         lambda theta: model.gradient_sum(theta, rows, hyper, weights), thetas, batch_size=together
     )
+
+
+@_compiled
+def _remainder_sums(
+    model: Model, anchor: Array, thetas: Array, rows: PyTree, hyper: PyTree, weights: Array
+) -> Array:
+    together = _TOGETHER if products_are_fast(model) else None
+    remainder = _remainder(lambda theta: model.gradient_sum(theta, rows, hyper, weights), anchor)
+    return jax.lax.map(remainder, thetas, batch_size=together)
+
+
+@_compiled
+def _prior_remainders(model: Model, anchor: Array, thetas: Array, hyper: PyTree) -> Array:
+    return jax.lax.map(_remainder(lambda t: model.prior_gradient(t, hyper), anchor), thetas)
+
+
+def _remainder(gradient: Callable[[Array], Array], anchor: Array) -> Callable[[Array], Array]:
+    """A gradient less its first-order expansion around an anchor."""
+
+    def remainder(theta: Array) -> Array:
+        there, along = jax.jvp(gradient, (anchor,), (theta - anchor,))
+        return gradient(theta) - there - along
+
+    return remainder
 
 
 @_compiled

@@ -6,49 +6,67 @@ import numpy as np
 
 from ornstein._base.precision import double_precision
 from ornstein._base.types import Vector
-from ornstein.curvature.row_sums import gradients_at, mean_gradient, products_are_fast
+from ornstein.curvature.row_sums import (
+    gradients_at,
+    mean_gradient,
+    mean_hessian,
+    products_are_fast,
+    remainders_at,
+)
 from ornstein.models.posterior import Posterior
 
 _ROWS_ON_DISK = 20_000  # read by number for each batch of draws
 _FAST = 8  # times as many multiplications where matrix products make them
+_FASTER = 4  # the same again for a Hessian of linear predictors, one matrix product
 
 
 @dataclass(frozen=True, eq=False)
 class Gradients:
     """Of ``-log p(theta | data)``, at so many ``draws``, over so many ``rows`` each.
 
-    Where these are not all, gradients are anchored at the draws' mean: that over all rows there,
-    and the difference over some (X9).
+    Where these are not all, gradients are anchored at the draws' mean: ``gradient`` and ``hessian``
+    over all rows there give what is linear, some rows the remainder (X10). Where a Hessian would
+    cost too much it is None, and some rows give all that is not constant (X9).
     """
 
     post: Posterior
     draws: int
     rows: int
     anchor: Vector
-    there: Vector | None
+    gradient: Vector | None = None
+    hessian: Vector | None = None
 
     @classmethod
     def within(
         cls, work: float, post: Posterior, anchor: Vector, fewest: int, most: int
     ) -> "Gradients":
         """At as many draws as a number of multiplications allows, then over as many rows."""
-        fewest = min(fewest, most)
-        affordable = work * (_FAST if products_are_fast(post.model) else 1) / post.dim
-        draws = int(np.clip(affordable / post.num_data, fewest, most))
-        rows = min(post.num_data, int(affordable / draws))
+        N, fewest, fast = post.num_data, min(fewest, most), products_are_fast(post.model)
+        affordable = work * (_FAST if fast else 1) / post.dim
+        draws = int(np.clip(affordable / N, fewest, most))
+        rows = min(N, int(affordable / draws))
         if post.on_disk:
             rows = min(rows, _ROWS_ON_DISK)
-        if rows == post.num_data:
-            return cls(post, draws, rows, anchor, None)
-        return cls(post, draws, rows, anchor, post.num_data * mean_gradient(post, anchor))
+        if rows == N:
+            return cls(post, draws, rows, anchor)
+        gradient, hessian = N * mean_gradient(post, anchor), None
+        most_work = work * (_FAST * _FASTER if fast else 1)
+        if N * post.dim**2 <= most_work:
+            with double_precision():
+                hessian = N * mean_hessian(post, post.data, anchor)
+            rows = rows // 2  # a remainder costs twice a gradient
+        return cls(post, draws, rows, anchor, gradient, hessian)
 
     def __call__(self, thetas: Vector, number: int) -> Vector:
         """At some parameters, (T, D), with the random rows of that number."""
         with double_precision():
-            if self.there is None:
+            if self.gradient is None:
                 return gradients_at(self.post, thetas, self.post.data)
             rng = np.random.default_rng(number)
             index = np.sort(rng.choice(self.post.num_data, self.rows, replace=False))
             some = self.post.with_rows(index).data
+            if self.hessian is not None:
+                linear = self.gradient + (thetas - self.anchor) @ self.hessian
+                return linear + remainders_at(self.post, thetas, some, self.anchor)
             found = gradients_at(self.post, np.concatenate([self.anchor[None], thetas]), some)
-            return found[1:] - found[0] + self.there
+            return found[1:] - found[0] + self.gradient
