@@ -77,6 +77,14 @@ def test_X12_wrong_draws_of_many_parameters_fail(
     assert getattr(found, f"{name}_error")[worst] == pytest.approx(true[worst], abs=0.15)
 
 
+def test_X12_a_shift_of_all_parameters_is_seen_by_their_average(known: Known) -> None:
+    """It is many standard deviations of their sum, whose chance error hides each one's own."""
+    found = orn.check(known.post, known.mean + known.centred + 0.4 * known.sd)
+    whole = 0.4 * np.sqrt(known.sd @ known.precision @ known.sd / DIM)
+    assert found.average_error[0] == pytest.approx(whole, abs=4 * found.average_mc_error[0])
+    assert found.verdict == "fail"
+
+
 def test_X12_draws_without_correlations_are_seen_to_be_too_narrow(known: Known) -> None:
     """As a mean-field approximation makes them: every conditional deviation is right."""
     rng = np.random.default_rng(1)

@@ -86,15 +86,17 @@ def test_X12_marginal_moments_are_unbiased() -> None:
     root = np.tril(rng.normal(size=(dim, dim))) + 6 * np.eye(dim)
     root = root / np.linalg.norm(root, axis=1, keepdims=True)
     precision = np.linalg.inv(root @ root.T)
-    found = []
+    found, offsets = [], []
     for _ in range(200):
         z = rng.normal(size=(BLOCKS, draws, dim)) @ root.T
         moments = marginal_moments(z, [np.arange(draws)] * BLOCKS, z @ precision)
-        found.append([part[0] for part in moments])
+        found.append([part[0] for part in moments[:4]])
+        offsets.append(moments.offset[0])
     mean = np.mean(found, axis=(0, 2))  # over parameters, too
     error = np.std(np.mean(found, axis=2), axis=0, ddof=1) / np.sqrt(200)
     ratios = 4 / (BLOCKS * draws)  # bias of ratios of sums over T draws, of order 1 / T
     assert (np.abs(mean - [0.0, 1.0, 0.0, 0.0]) < 4 * error + ratios).all()
+    assert abs(np.mean(offsets)) < 4 * np.std(offsets, ddof=1) / np.sqrt(200)
 
 
 def test_X12_marginal_errors_are_exact_for_draws_of_another_scale() -> None:
@@ -109,12 +111,15 @@ def test_X12_marginal_errors_are_exact_for_draws_of_another_scale() -> None:
     sd = np.sqrt(np.diagonal(np.linalg.inv(precision)))
     offset = np.array([0.3, 0.0, 0.0, 0.0]) * sd
     gradients = (z + offset) @ precision * scale
-    found = marginal_errors(marginal_moments(z / scale, [np.arange(draws)] * BLOCKS, gradients))
+    moments = marginal_moments(z / scale, [np.arange(draws)] * BLOCKS, gradients)
+    found = marginal_errors(moments)
     total = BLOCKS * draws
     chance = 4 * 1.2 * np.sqrt(dim) / total
     through = 4 * 1.2 * np.sqrt(offset @ precision @ offset / total)  # C's error along the offset
     np.testing.assert_allclose(found.mean[0], offset / sd, atol=chance + through)
     np.testing.assert_allclose(found.sd[0], scale / sd - 1, atol=chance)
+    distance = 1.44 * offset @ precision @ offset / dim
+    assert moments.offset[0] == pytest.approx(distance, rel=4 * np.sqrt(2 / total) + 0.02)
 
 
 def test_X12_draws_that_miss_correlations_are_too_narrow() -> None:
@@ -122,7 +127,7 @@ def test_X12_draws_that_miss_correlations_are_too_narrow() -> None:
     correlation = 0.2 * np.ones((3, 3)) + 0.8 * np.eye(3)
     spread = np.sum(correlation**2, axis=1) - 1
     zero, one = np.zeros(3), np.ones(3)
-    found = marginal_errors(MarginalMoments(zero, one, spread, zero)).sd
+    found = marginal_errors(MarginalMoments(zero, one, spread, zero, zero)).sd
     true = 1 / np.sqrt(np.diagonal(np.linalg.inv(correlation))) - 1
     np.testing.assert_allclose(found, true, atol=0.2**3)
 
@@ -130,5 +135,5 @@ def test_X12_draws_that_miss_correlations_are_too_narrow() -> None:
 def test_X12_no_marginal_errors_where_the_curvature_is_not_positive() -> None:
     wrong = np.array([-0.1, 1.0])
     zero = np.zeros(2)
-    found = marginal_errors(MarginalMoments(zero, wrong, zero, zero))
+    found = marginal_errors(MarginalMoments(zero, wrong, zero, zero, zero))
     assert np.isnan(found.sd).tolist() == [True, False]

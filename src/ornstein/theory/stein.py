@@ -102,13 +102,15 @@ class MarginalMoments(NamedTuple):
     With ``t`` a parameter in the draws' standard deviations and ``h`` the slope of -log p along the
     direction in which the draws move with it: ``slope`` is ``E[h]``, ``curvature`` ``E[t h]``,
     ``spread`` how much h depends on anything but t, and ``bend`` ``E[(t^2 - 1) h - 2 t]``. Under
-    the posterior they are 0, 1, 0 and 0.
+    the posterior they are 0, 1, 0 and 0. ``offset``, of all parameters together, is ``E[g]' C E[g]
+    / D``: the square of the mean's error, averaged over all directions.
     """
 
     slope: Vector
     curvature: Vector
     spread: Vector
     bend: Vector
+    offset: Vector
 
 
 def marginal_moments(
@@ -150,6 +152,7 @@ def marginal_moments(
     at = [part[which] for part, which in zip(draws, taken, strict=True)]
     mean = np.stack([t.mean(axis=0) for t in at])
     variance = np.stack([t.var(axis=0, ddof=1) for t in at])
+    steepest = np.stack([part.mean(axis=0) for part in gradients])
     unit, power = variance.mean(axis=0), np.stack([(part**2).mean(axis=0) for part in draws])
     pairs = np.zeros((3, blocks, blocks, dim))  # of slope, curvature, bend: by gradients, by C
     triples = np.zeros((2, blocks + 1, blocks, dim))  # of spread: by the block left out, by C
@@ -170,11 +173,14 @@ def marginal_moments(
     found = []
     for left, some in enumerate(kept):
         count, own = some.sum(), power[some].mean(axis=0)  # the entry C_jj of the blocks kept
-        slope, curvature, bend = pairs[:, some][:, :, some].sum(axis=(1, 2)) / (count * (count - 1))
+        each, others = pairs[:, some][:, :, some], steepest[some]
+        slope, curvature, bend = each.sum(axis=(1, 2)) / (count * (count - 1))
+        third = others.sum(axis=0) - others[:, None] - others[None]  # means of blocks in no pair
+        offset = (third * each[0]).sum() / (count * (count - 1) * (count - 2) * dim)
         first, second = triples[:, left, some].mean(axis=1) / own
         curvature = curvature / variance[some].mean(axis=0) / own
         slope = slope / own - curvature * mean[some].mean(axis=0)
-        found.append((slope, curvature, second - first**2, bend))
+        found.append((slope, curvature, second - first**2, bend, offset))
     return MarginalMoments(*(np.stack(part) for part in zip(*found, strict=True)))
 
 
@@ -192,7 +198,7 @@ def marginal_errors(moments: MarginalMoments) -> ImpliedErrors:
 
     Examples
     --------
-    >>> moments = MarginalMoments(*(np.array([x]) for x in (0.4, 4.0, 0.0, 0.0)))
+    >>> moments = MarginalMoments(*(np.array([x]) for x in (0.4, 4.0, 0.0, 0.0, 0.16)))
     >>> [part.tolist() for part in marginal_errors(moments)[:2]]  # draws twice too wide
     [[0.2], [1.0]]
     """
