@@ -13,6 +13,7 @@ from ._base.errors import (
     UnstablePlanError,
 )
 from ._base.version import __version__
+from .api.calibration import calibrate
 from .api.comparison import compare
 from .api.learning import Learned, learn
 from .api.sampling import sample
@@ -31,6 +32,7 @@ from .planning.plans import Plan
 from .planning.tuning import tune
 from .results import plots, predictive, report
 from .results.accuracy import Accuracy, check
+from .results.calibration import Calibration
 from .results.comparison import Comparison, Entry
 from .results.diagnosis import Check, Diagnosis
 from .results.measure import MeasuredKL
@@ -41,15 +43,15 @@ from .sampling.custom_loops import PlanKernel, Rows, as_optax, kernel
 # What to do, in the order of a run.
 __all__ = ["from_numpyro", "geometry", "open_rows", "plan", "tune"]
 __all__ += ["as_optax", "compare", "cross_validate", "evidence", "kernel", "learn", "sample"]
-__all__ += ["cache_compiled_code", "check"]
+__all__ += ["cache_compiled_code", "calibrate", "check"]
 # Rooms of their own.
 __all__ += ["datasets", "distributed", "estimators", "models", "plots", "predictive", "report"]
 __all__ += ["tables", "theory"]
 # What these take and give.
 __all__ += ["METHODS", "VARIANTS", "Anchor", "Geometry", "Method", "Plan", "PlanKernel"]
-__all__ += ["Accuracy", "Check", "Comparison", "CrossValidation", "Diagnosis", "Entry"]
 __all__ += ["Exponential", "HalfNormal", "HalfStudentT", "LogUniform"]
-__all__ += ["Evidence", "Learned", "Learning", "MeasuredKL", "Posterior", "Result", "Rows"]
+__all__ += ["Accuracy", "Calibration", "Check", "Comparison", "CrossValidation", "Diagnosis"]
+__all__ += ["Entry", "Evidence", "Learned", "Learning", "MeasuredKL", "Posterior", "Result", "Rows"]
 __all__ += ["RowsOnDisk", "__version__"]
 # What they raise and warn of.
 __all__ += ["CheckpointError", "InputError", "MissingExtraError", "OptimumError"]

@@ -1,4 +1,4 @@
-"""Commands on a user's table: fit, resume, predict, compare."""
+"""Commands on a user's table: fit, resume, predict, compare, calibrate."""
 
 import shlex
 import sys
@@ -285,13 +285,12 @@ def compare(
     """
     import ornstein
     from ornstein import tables
-    from ornstein._base import checks
     from ornstein.api.comparison import DEFAULT
 
     if plot is not None:
         from ornstein.results import plots
 
-        checks.choice("--plot", plot.suffix.lower(), (".png", ".pdf", ".svg", ".jpg"))
+        _refuse_picture("--plot", plot)
     encoding, X, y, notes = tables.learn(tables.read(table), target, model, missing)
     say = Console(stderr=True, quiet=quiet, highlight=False)
     for note in notes:
@@ -317,3 +316,60 @@ def compare(
         found.save(json_file)
     if plot is not None:
         plots.comparison(found, plots.plain(table.name)).savefig(plot, dpi=110)
+
+
+@app.command()
+def calibrate(
+    table: _Table,
+    target: _Target,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Picture of the ranks to write, too.")
+    ] = None,
+    runs: Annotated[int, typer.Option(min=20, help="Simulated data sets.")] = 100,
+    model: _Model = None,
+    method: Annotated[str, typer.Option(help="Sampling method.")] = "exact",
+    batch_size: _BatchSize = None,
+    draws: _Draws = 200,
+    prior_precision: Annotated[
+        float, typer.Option(help="Of standardised coefficients and the intercept.")
+    ] = 1.0,
+    missing: _Missing = "refuse",
+    seed: _Seed = 0,
+    quiet: Quiet = False,
+) -> None:
+    """Check on simulated targets that intervals contain the truth as often as they should.
+
+    The table's own columns are kept; coefficients are drawn from the prior.
+
+    Example: ornstein calibrate houses.csv --target price -o ranks.png
+    """
+    import ornstein
+    from ornstein import tables
+
+    if out is not None:
+        _refuse_picture("--out", out)
+    encoding, X, y, notes = tables.learn(tables.read(table), target, model, missing)
+    say = Console(stderr=True, quiet=quiet, highlight=False)
+    for note in notes:
+        say.print(note, markup=False, soft_wrap=True)
+    found = ornstein.calibrate(
+        tables.posterior(X, y, encoding, [prior_precision] * (X.shape[1] + 1)),
+        runs,
+        key=seed,
+        progress=False if quiet else None,
+        method=method,
+        batch_size=batch_size,
+        draws=draws,
+    )
+    typer.echo(str(found))
+    if out is not None:
+        from ornstein.results import plots
+
+        found.plot(plots.plain(table.name)).savefig(out, dpi=110)
+
+
+def _refuse_picture(option: str, path: Path) -> None:
+    """Raise if a picture cannot be written in that format, before anything is computed."""
+    from ornstein._base import checks
+
+    checks.choice(option, path.suffix.lower(), (".png", ".pdf", ".svg", ".jpg"))

@@ -190,6 +190,13 @@ class Posterior:
             raise InputError("rows is empty; give at least one.")
         return post
 
+    def with_data(self, data: PyTree) -> "Posterior":
+        """The same model and prior with other rows of the same kind."""
+        post = copy.copy(self)
+        post.data = custom.checked_data(data)
+        post.num_data, post.units = num_rows(post.data), None
+        return post
+
     def at(self, params: PyTree) -> "Posterior":
         """The same posterior, its parameters' structure defined by an example of them."""
         if self._model is not None:

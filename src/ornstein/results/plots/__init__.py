@@ -8,8 +8,17 @@ from ornstein.results.plots.agreement import comparison, gradient_noise, reliabi
 from ornstein.results.plots.draws import covariance_maps, covariances, intervals, spread, traces
 from ornstein.results.plots.ellipses import projected, projection, projections
 from ornstein.results.plots.hyper import hyperparameters
+from ornstein.results.plots.ranks import calibration
 from ornstein.results.plots.style import MOST_PARAMETERS, plain
 
-__all__ = ["MOST_PARAMETERS", "comparison", "covariance_maps", "covariances", "gradient_noise"]
-__all__ += ["hyperparameters", "intervals", "plain", "projected", "projection", "projections"]
+__all__ = ["MOST_PARAMETERS", "calibration", "comparison", "covariance_maps", "covariances"]
+__all__ += [
+    "gradient_noise",
+    "hyperparameters",
+    "intervals",
+    "plain",
+    "projected",
+    "projection",
+    "projections",
+]
 __all__ += ["reliability", "residuals", "spread", "traces"]
