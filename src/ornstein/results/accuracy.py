@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import jax
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from ornstein import theory
 from ornstein._base.checks import aligned, shown
@@ -87,7 +87,7 @@ class Accuracy:
             (np.abs(self.sd_error), self.sd_mc_error, _GOOD[1], _BAD[1]),
         )
         average = np.abs(self.average_error) - 3 * np.asarray(self.average_mc_error)
-        sure = max(3.0, norm.isf(_ALARM / (2 * len(self.labels))))
+        sure = max(3.0, -ndtri(_ALARM / (2 * len(self.labels))))
         beyond = any((size - sure * mc > bad).any() for size, mc, _, bad in parts)
         if beyond or (average > _BAD).any():
             return "fail"
