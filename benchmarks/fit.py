@@ -14,8 +14,8 @@ import numpy as np
 import ornstein as orn
 from benchmarks.clock import twice
 from ornstein._base.types import Array, PyTree, Vector
-from ornstein.curvature.estimation import block_rows
 from ornstein.curvature.optimum import find_optimum
+from ornstein.curvature.row_sums import block_rows
 from ornstein.data.passes import sum_over_blocks
 from ornstein.models.contract import Model
 
