@@ -1,7 +1,8 @@
-"""Run the measurements: ``python -m benchmarks [rates answer growth learning page | all]``.
+"""Run the measurements: ``python -m benchmarks [rates answer ... page | all]``.
 
 Every section is merged into ``benchmarks/results.json`` as soon as it is done; ``page`` writes
-``docs/benchmarks.md`` and its figures from there.
+``docs/benchmarks.md`` and its figures from there. ``references`` makes the long NUTS runs anew that
+``families`` is compared with; they are stored, so ``all`` leaves them out.
 """
 
 import argparse
@@ -19,7 +20,7 @@ from benchmarks import page
 from benchmarks.machine import machine
 
 RESULTS = Path(__file__).with_name("results.json")
-SECTIONS = ("rates", "answer", "growth", "learning")
+SECTIONS = ("rates", "answer", "growth", "learning", "families")
 
 
 def main() -> None:
@@ -32,17 +33,24 @@ def main() -> None:
     parser.add_argument("sections", nargs="*", metavar="section", help=", ".join(SECTIONS))
     parser.add_argument("--quick", action="store_true", help="short runs, for trying out")
     parser.add_argument("--repeats", type=int, default=9, help="rounds of the rates")
+    parser.add_argument("--only", nargs="+", default=[], help="some references or families")
     options = parser.parse_args()
     asked = options.sections or ["all"]
-    unknown = sorted(set(asked) - {*SECTIONS, "page", "all"})
+    unknown = sorted(set(asked) - {*SECTIONS, "references", "page", "all"})
     if unknown:
-        parser.error(f"no section {unknown[0]!r}; there are {', '.join(SECTIONS)}, page and all.")
+        known = ", ".join((*SECTIONS, "references", "page"))
+        parser.error(f"no section {unknown[0]!r}; there are {known} and all.")
     console = Console()
+    if "references" in asked:
+        from benchmarks import references
+
+        references.write(options.only)
     for name in SECTIONS:
         if name in asked or "all" in asked:
             console.rule(name)
-            found = _section(name, options.quick, options.repeats)()
-            merge(RESULTS, name, found)
+            found = _section(name, options)()
+            if not options.only:
+                merge(RESULTS, name, found)
             console.print(Markdown(page.section(name, found)))
     if {"page", "all"} & set(asked):
         if not RESULTS.exists():
@@ -51,12 +59,13 @@ def main() -> None:
             console.print(f"wrote {path}")
 
 
-def _section(name: str, quick: bool, repeats: int) -> Callable[[], dict[str, Any]]:
+def _section(name: str, options: argparse.Namespace) -> Callable[[], dict[str, Any]]:
     """The function that measures a section; what it needs is imported only here."""
+    quick = options.quick
     if name == "rates":
         from benchmarks import rates
 
-        return lambda: rates.run(repeats, quick)
+        return lambda: rates.run(options.repeats, quick)
     if name == "answer":
         from benchmarks import answer
 
@@ -65,6 +74,10 @@ def _section(name: str, quick: bool, repeats: int) -> Callable[[], dict[str, Any
         from benchmarks import growth
 
         return lambda: growth.run(quick)
+    if name == "families":
+        from benchmarks import methods
+
+        return lambda: methods.run(quick, options.only)
     from benchmarks import learning
 
     return lambda: learning.run(quick)

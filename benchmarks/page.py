@@ -4,12 +4,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from benchmarks import figures
-from benchmarks.learning_page import as_markdown as learning_page
+from benchmarks import families_page, figures, learning_page
 from benchmarks.markdown import number, table
 from benchmarks.ratios import best_peer
 
 _DRAWN = ("rates", "answer", "growth")
+_WRITTEN = {"learning": learning_page, "families": families_page}
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 Section = dict[str, Any]
 
@@ -21,8 +21,7 @@ def write(results: dict[str, Section], docs: Path = DOCS) -> list[Path]:
     parts = ["# Benchmarks", _ratios(results), _HOW_TO, _machines(results)]
     for name in names:
         parts += [section(name, results[name]), f"![{name}](benchmarks/{name}.svg)"]
-    if "learning" in results:
-        parts.append(section("learning", results["learning"]))
+    parts += [section(name, results[name]) for name in _WRITTEN if name in results]
     page = docs / "benchmarks.md"
     page.write_text("\n\n".join(part for part in parts if part) + "\n")
     return [page, *drawn]
@@ -30,8 +29,9 @@ def write(results: dict[str, Section], docs: Path = DOCS) -> list[Path]:
 
 def section(name: str, found: Section) -> str:
     """A section as Markdown."""
-    pages = {"rates": _rates, "answer": _answer, "growth": _growth, "learning": learning_page}
-    return pages[name](found)
+    if name in _WRITTEN:
+        return _WRITTEN[name].as_markdown(found)
+    return {"rates": _rates, "answer": _answer, "growth": _growth}[name](found)
 
 
 _HOW_TO = """## How to run it again
@@ -40,6 +40,7 @@ _HOW_TO = """## How to run it again
 ORNSTEIN_DATA=folder python -m benchmarks          # everything, then this page
 python -m benchmarks answer page                   # one section, then this page
 python -m benchmarks --quick                       # short runs, for trying out
+python -m benchmarks references                    # the long runs that draws are compared with
 ```
 
 Chains run in single precision. Compilation is measured separately and not counted, except for
