@@ -2,7 +2,7 @@
 
 Every section is merged into ``benchmarks/results.json`` as soon as it is done; ``page`` writes
 ``docs/benchmarks.md`` and its figures from there. ``references`` makes the long NUTS runs anew that
-``families`` is compared with; they are stored, so ``all`` leaves them out.
+``families`` and ``duel`` are compared with; they are stored, so ``all`` leaves them out.
 """
 
 import argparse
@@ -20,7 +20,7 @@ from benchmarks import page
 from benchmarks.machine import machine
 
 RESULTS = Path(__file__).with_name("results.json")
-SECTIONS = ("rates", "answer", "growth", "learning", "families")
+SECTIONS = ("rates", "answer", "growth", "learning", "families", "duel")
 
 
 def main() -> None:
@@ -33,7 +33,7 @@ def main() -> None:
     parser.add_argument("sections", nargs="*", metavar="section", help=", ".join(SECTIONS))
     parser.add_argument("--quick", action="store_true", help="short runs, for trying out")
     parser.add_argument("--repeats", type=int, default=9, help="rounds of the rates")
-    parser.add_argument("--only", nargs="+", default=[], help="some references or families")
+    parser.add_argument("--only", nargs="+", default=[], help="some references, families or duels")
     options = parser.parse_args()
     asked = options.sections or ["all"]
     unknown = sorted(set(asked) - {*SECTIONS, "references", "page", "all"})
@@ -78,6 +78,10 @@ def _section(name: str, options: argparse.Namespace) -> Callable[[], dict[str, A
         from benchmarks import methods
 
         return lambda: methods.run(quick, options.only)
+    if name == "duel":
+        from benchmarks import duel
+
+        return lambda: duel.run(quick, options.only)
     from benchmarks import learning
 
     return lambda: learning.run(quick)

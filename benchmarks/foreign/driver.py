@@ -1,6 +1,7 @@
 """Make the foreign environments and run their scripts.
 
-``python -m benchmarks.foreign.driver --install`` makes ``.bench/posteriors`` and ``.bench/tfp``.
+``python -m benchmarks.foreign.driver --install`` makes ``.bench/posteriors``, ``.bench/tfp`` and
+``.bench/pymhss``.
 """
 
 import argparse
@@ -18,8 +19,12 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = {
     "posteriors": [["torch==2.13.0", "numpy"], ["posteriors"]],
     "tfp": [["tensorflow-cpu", "tensorflow-probability", "tf-keras"]],
+    "pymhss": [["pymhss", "jax"]],
 }
 """What to install, in order."""
+
+RATES = ("posteriors", "tfp")
+"""Those with rates on W1 to W3."""
 
 TIMEOUT = 600
 
@@ -43,13 +48,19 @@ def run(repeats: int) -> dict[str, dict[str, object]]:
             work = load(name)
             task = {key: getattr(work, key) for key in Task.__annotations__}
             save(Path(folder) / f"{name}.npz", Task(**task))
-        return {name: _run(name, folder, repeats) for name in PACKAGES}
+        return {name: _run(name, folder, repeats) for name in RATES}
 
 
 def _run(name: str, folder: str, repeats: int) -> dict[str, object]:
+    found = call(name, f"{name}_rate", folder, str(repeats))
+    return found if "unavailable" in found else {"rates": found}
+
+
+def call(name: str, script: str, *arguments: str) -> dict[str, object]:
+    """What a script says last, as JSON; or under ``unavailable`` the reason why it says nothing."""
     if not _python(name).exists():
         return {"unavailable": "not installed; see python -m benchmarks.foreign.driver --help"}
-    command = [str(_python(name)), "-m", f"benchmarks.foreign.{name}_rate", folder, str(repeats)]
+    command = [str(_python(name)), "-m", f"benchmarks.foreign.{script}", *arguments]
     environ = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
     environ |= {"TF_USE_LEGACY_KERAS": "1", "TF_CPP_MIN_LOG_LEVEL": "3"}
     try:
@@ -60,7 +71,7 @@ def _run(name: str, folder: str, repeats: int) -> dict[str, object]:
         return {"unavailable": f"no answer in {TIMEOUT} seconds"}
     if done.returncode:
         return {"unavailable": (done.stderr.strip() or "no message").splitlines()[-1]}
-    return {"rates": json.loads(done.stdout.splitlines()[-1])}
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def _home(name: str) -> Path:
