@@ -68,27 +68,43 @@ def mixed_model(rows: MixedRows) -> None:
         numpyro.sample("y", dist.Bernoulli(logits=eta), obs=jnp.asarray(rows.y))
 
 
-EFFECTS = np.array([28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0])
-ERRORS = np.array([15.0, 10.0, 16.0, 11.0, 9.0, 11.0, 10.0, 18.0])
+class SchoolRows(NamedTuple):
+    """A row for each of the eight schools: its effect and the standard error of that."""
+
+    school: Ints
+    effect: Floats
+    error: Floats
 
 
-def schools_not_centred() -> None:
+SCHOOLS = SchoolRows(
+    np.arange(8),
+    np.array([28.0, 8.0, -3.0, 7.0, -1.0, 1.0, 18.0, 12.0]),
+    np.array([15.0, 10.0, 16.0, 11.0, 9.0, 11.0, 10.0, 18.0]),
+)
+
+
+def schools_not_centred(rows: SchoolRows) -> None:
     """Eight schools, theta = mu + tau z: mu ~ N(0, 5^2), tau ~ half-Cauchy(5)."""
     mu = numpyro.sample("mu", dist.Normal(0.0, 5.0))
     tau = numpyro.sample("tau", dist.HalfCauchy(5.0))
-    with numpyro.plate("schools", len(EFFECTS)):
+    with numpyro.plate("schools", 8):
         z = numpyro.sample("z", dist.Normal(0.0, 1.0))
-        theta = numpyro.deterministic("theta", mu + tau * z)
-        numpyro.sample("y", dist.Normal(theta, jnp.asarray(ERRORS)), obs=jnp.asarray(EFFECTS))
+    _observed(numpyro.deterministic("theta", mu + tau * z), rows)
 
 
-def schools_centred() -> None:
+def schools_centred(rows: SchoolRows) -> None:
     """Eight schools as they are written down, theta ~ N(mu, tau^2): a funnel."""
     mu = numpyro.sample("mu", dist.Normal(0.0, 5.0))
     tau = numpyro.sample("tau", dist.HalfCauchy(5.0))
-    with numpyro.plate("schools", len(EFFECTS)):
+    with numpyro.plate("schools", 8):
         theta = numpyro.sample("theta", dist.Normal(mu, tau))
-        numpyro.sample("y", dist.Normal(theta, jnp.asarray(ERRORS)), obs=jnp.asarray(EFFECTS))
+    _observed(theta, rows)
+
+
+def _observed(theta: jax.Array, rows: SchoolRows) -> None:
+    with numpyro.plate("rows", len(rows.school)):
+        mean, error = theta[rows.school], jnp.asarray(rows.error)
+        numpyro.sample("y", dist.Normal(mean, error), obs=jnp.asarray(rows.effect))
 
 
 class TallRows(NamedTuple):
@@ -165,7 +181,7 @@ def _mixed(groups: int, rows: int) -> Hierarchy:
 
 
 def _schools(model: Callable[..., None]) -> Hierarchy:
-    return Hierarchy(model, (), ("mu", "tau", "theta"), len(EFFECTS), "schools", 0.99)
+    return Hierarchy(model, (SCHOOLS,), ("mu", "tau", "theta"), 8, "schools", 0.99)
 
 
 def _tall() -> Hierarchy:
