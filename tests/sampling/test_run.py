@@ -232,7 +232,7 @@ def test_pieces_of_chains_become_parameters_in_order(monkeypatch: pytest.MonkeyP
         threads.Chain(number, Any, Any, kept=[rng.normal(size=(n, 3)) for n in lengths])  # type: ignore[arg-type]
         for number, lengths in enumerate([(300, 5, 700), (1, 1200)])
     ]
-    found = run._gathered(chains, center, Dense(root), 1003)
+    found, _ = run._gathered(chains, center, Dense(root), 1003)
     for chain, draws in zip(chains, found, strict=True):
         expected = np.concatenate(chain.kept)[:1003] @ root.T + center
         np.testing.assert_allclose(draws, expected, rtol=1e-12)

@@ -37,7 +37,6 @@ _NOISE_ERROR = 0.04  # and what its correlations there may cost a variance
 _PUSH = {1: 2.0, 2: 0.5}  # how far the strongest row may move the chain, by order: in its distance
 # from the anchor, and in standard deviations
 _KICKED = 0.1  # of a velocity's variance that a kick's noise may make
-_FEW_ROWS = 512  # of a table whose steps may take all
 _LITTLE = 50  # noise of a row relative to the posterior, above which the first order is tried too
 
 
@@ -216,7 +215,8 @@ def batch_size(geometry: Geometry, anchored: Anchor, kick: float | None = None) 
     """Rows for the quickest draws, and the fewest that the strongest row leaves safe.
 
     With a ``kick``, by which a step multiplies gradients, rows that leave little noise of it; all
-    where there are so few that a step takes as long with a part of them.
+    where a quarter would not do.
+
     A row of leverage h moves the chain by about ``N h / S`` of its distance from the anchor; such
     pushes leave an excess kurtosis of at most 3 times their fourth moment, over ``S^3``, in the
     draws. Gains of approximate structures make shorter steps, by their rate; there, batches are so
@@ -228,8 +228,8 @@ def batch_size(geometry: Geometry, anchored: Anchor, kick: float | None = None) 
     if kick is not None:
         safe *= kick
         wanted = _rounded(max(_noise(geometry, anchored) * kick**2 / _KICKED, safe), 4 * N)
-        most = N if N <= _FEW_ROWS else max(1, N // 4)
-        return min(wanted, most), math.ceil(safe)
+        # Beyond a quarter of the rows, all of them leave no noise: wider angles make up for it.
+        return (N if 4 * wanted > N else wanted), math.ceil(min(safe, N))
     if not frame.approximate:
         quick = _quickest(geometry, anchored.noise_cov, _STEP_ROWS)
     else:

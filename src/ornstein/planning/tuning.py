@@ -145,7 +145,7 @@ def tune_chain(task: Task, scheme: str, batch_size: int | None, anchored: Anchor
     made = _tuned(task, Batches("windows" if scheme == "auto" else scheme, N, S), anchored)
     steps = min(made.segment_draws(made.thin) * made.thin, made.warmup + made.draws * made.thin)
     # Arranging takes time by the column, gathering a batch hardly so.
-    if scheme == "auto" and steps * S < (_WORTH_ARRANGING + task.geometry.dim / 4) * N:
+    if scheme == "auto" and S < N and steps * S < (_WORTH_ARRANGING + task.geometry.dim / 4) * N:
         return _tuned(task, Batches("independent", N, S), anchored)
     return made
 
