@@ -24,10 +24,11 @@ from ornstein.sampling.settings import Settings
 from ornstein.storage.codec import register
 
 _PILOT = 400  # draws a chain of the run that finds the anchor
-_PATIENCE = (0.8, 8.0), (0.4, 20.0), (0.2, np.inf)  # angles, and draws in which they must forget
+_PATIENCE = (0.4, 20.0), (0.2, np.inf)  # angles, and draws in which they must forget
 _FAR = 3.0  # posterior standard deviations of a hyperparameter within which steps are stable,
 _SPARE = 1.5  # with that much to spare
 _WIDTHS = 0.1, 3.0  # least and largest step of a slice on the real line
+_MORE_ROWS = 2  # in a batch than where hyperparameters are fixed
 _SLOWEST = 20  # times as many steps a draw, where hyperparameters forget slowly
 
 
@@ -97,10 +98,18 @@ def _planned(
         )
     if plan_options.get("angle") is not None:
         return plan
+    wider = dict(plan_options)
     share = float(np.max(plan.geometry.hessian.relative(plan.geometry.prior_hessian)))
     if post.quadratic:
         share = 1.0  # a noise scale multiplies the rows' curvature
     fastest = 1 + min(1.0, share) * float(np.expm1(min(_FAR * deviations.max(), 8.0)))
     wide = [h for h in ANGLES if h <= widest and theory.rotation_limit(h) > _SPARE * fastest]
     angle = wide[0] if wide else ANGLES[-1]
-    return plan if angle >= plan.rule.angle else make_plan(post, **{**plan_options, "angle": angle})
+    if angle < plan.rule.angle:
+        wider["angle"] = angle
+        plan = make_plan(post, **wider)
+    if plan_options.get("batch_size") is None:
+        # Away from the anchor's values the parameters are wider spread, and batches noisier.
+        wider["batch_size"] = min(post.num_data, _MORE_ROWS * plan.batch_size)
+        plan = make_plan(post, **wider)
+    return plan

@@ -203,6 +203,7 @@ def sample(
         done.path,
         start.learning,
         done.hyper,
+        target,
     )
 
 

@@ -8,13 +8,15 @@ residuals for the noise scale of a linear regression, which is a quadratic form 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from ornstein._base.errors import InputError
+from ornstein._base.precision import double_precision
 from ornstein._base.types import Array, PyTree, Vector
 from ornstein.models.contract import Model
 from ornstein.models.hyper_priors import HyperPrior, ScalePrior, scale_priors
@@ -119,6 +121,31 @@ class GlmTarget(HyperTarget):
         delta = theta - known["center"]
         bent = known["slope"] @ delta + 0.5 * delta @ (known["hessian"] @ delta)
         return known["squares"] + 2 * jnp.exp(2 * known["eta"][0]) * bent
+
+
+class DrawnHyper(NamedTuple):
+    """Draws of hyperparameters on the real line, (chains, draws, m), and what they aim at."""
+
+    target: HyperTarget
+    known: PyTree
+    eta: Vector
+    labels: tuple[str, ...]
+
+    def gradients(self, thetas: Vector, etas: Vector) -> tuple[Vector, Vector]:
+        """By how much those of ``-log p`` at the anchor's values change, and those by eta."""
+        with double_precision():
+            known = jax.tree.map(lambda leaf: jnp.asarray(leaf, float), self.known)
+            found = _slopes(self.target, jnp.asarray(thetas), jnp.asarray(etas), known)
+        return np.asarray(found[0]), np.asarray(found[1])
+
+
+@partial(jax.jit, static_argnums=(0,))
+def _slopes(target: HyperTarget, thetas: Array, etas: Array, known: PyTree) -> tuple[Array, Array]:
+    def one(pair: tuple[Array, Array]) -> tuple[Array, Array]:
+        theta, eta = pair
+        return target.slope_change(eta, theta, known), target.slope(eta, theta, known)
+
+    return jax.lax.map(one, (thetas, etas))
 
 
 def hyper_target(post: Posterior, given: HyperPrior) -> HyperTarget:

@@ -18,6 +18,7 @@ from ornstein._base.checks import aligned, shown
 from ornstein._base.errors import InputError
 from ornstein._base.trees import Layout
 from ornstein._base.types import PyTree, Vector
+from ornstein.models.hyper_targets import DrawnHyper
 from ornstein.models.posterior import Posterior, as_posterior
 from ornstein.results.gradients import Gradients
 from ornstein.results.noise import spaced
@@ -175,9 +176,17 @@ def check(post: Posterior, draws: Any) -> Accuracy:
     return measure(post, draws)
 
 
-def measure(post: Posterior, draws: Any, work: float = _WORK) -> Accuracy:
-    """The same within a number of multiplications; where all rows take more, some stand for all."""
-    flat = _vectors(as_posterior(post), draws)
+def measure(
+    post: Posterior, draws: Any, work: float = _WORK, hyper: DrawnHyper | None = None
+) -> Accuracy:
+    """The same within a number of multiplications; where all rows take more, some stand for all.
+
+    With ``hyper``, of parameters and hyperparameters together.
+    """
+    flat, labels = _vectors(as_posterior(post), draws), tuple(post.labels)
+    if hyper is not None:
+        flat = np.concatenate([flat, hyper.eta.reshape(len(flat), -1)], axis=1)
+        labels += hyper.labels
     wide = post.dim > _MATRICES
     if post.dim > _LARGEST:
         raise InputError(f"check takes up to {_LARGEST:,} parameters, found {post.dim:,}.")
@@ -188,13 +197,23 @@ def measure(post: Posterior, draws: Any, work: float = _WORK) -> Accuracy:
             "Make more."
         )
     flat = spaced(flat, 2 * _MOST) if wide else flat
-    scale = _scale(flat, post)
-    centre, blocks = flat.mean(axis=0), np.array_split(np.arange(len(flat)), _BATCHES)
+    scale = _scale(flat, labels)
+    center, blocks = (
+        flat[:, : post.dim].mean(axis=0),
+        np.array_split(np.arange(len(flat)), _BATCHES),
+    )
     count = min(len(flat), max(_FEWEST, _PER_PARAMETER * post.dim))
-    gradients = Gradients.within(work, post, centre, count, min(len(flat), _MOST))
+    gradients = Gradients.within(work, post, center, count, min(len(flat), _MOST))
     at = np.linspace(0, len(flat) - 1, gradients.draws).astype(int)
     taken = [at[np.isin(at, block)] for block in blocks]
-    found = [gradients(flat[part], number) for number, part in enumerate(taken)]
+    found = [gradients(flat[part, : post.dim], number) for number, part in enumerate(taken)]
+    if hyper is not None:
+        parts = [flat[part] for part in taken]
+        more = [hyper.gradients(part[:, : post.dim], part[:, post.dim :]) for part in parts]
+        found = [
+            np.concatenate([own + change, beside], axis=1)
+            for own, (change, beside) in zip(found, more, strict=True)
+        ]
     broken = sum(int((~np.isfinite(part)).any(axis=1).sum()) for part in found)
     if broken:
         raise InputError(
@@ -215,7 +234,7 @@ def measure(post: Posterior, draws: Any, work: float = _WORK) -> Accuracy:
         skewness[0],
         mean_mc,
         sd_mc,
-        tuple(post.labels),
+        labels,
         len(at),
         gradients.rows,
         (float(average[0, 0]), float(average[0, 1])),
@@ -289,13 +308,11 @@ def _vectors(post: Posterior, draws: PyTree) -> Vector:
     return flat
 
 
-def _scale(flat: Vector, post: Posterior) -> Vector:
+def _scale(flat: Vector, labels: tuple[str, ...]) -> Vector:
     """The draws' standard deviations."""
     scale = flat.std(axis=0)
     if not scale.all():
-        raise InputError(
-            f"draws of {post.labels[int(np.argmin(scale))]} never move: all are the same."
-        )
+        raise InputError(f"draws of {labels[int(np.argmin(scale))]} never move: all are the same.")
     return np.asarray(scale)
 
 

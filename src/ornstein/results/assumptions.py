@@ -14,6 +14,7 @@ from ornstein.curvature.products import hessian_products
 from ornstein.curvature.row_sums import joint_losses
 from ornstein.linalg.eigen import scaled_eigh
 from ornstein.linalg.operators import as_operator
+from ornstein.models.hyper_targets import DrawnHyper
 from ornstein.models.posterior import Posterior
 from ornstein.planning.plans import Plan
 from ornstein.results.accuracy import Accuracy, measure
@@ -32,10 +33,13 @@ def _verdict(number: float, warn: float, fail: float) -> str:
     return "ok" if number <= warn else "warn" if number <= fail else "fail"
 
 
-def diagnose(post: Posterior, plan: Plan, draws: Vector) -> Diagnosis:
+def diagnose(
+    post: Posterior, plan: Plan, draws: Vector, hyper: DrawnHyper | None = None
+) -> Diagnosis:
     """Judge draws (chains, draws, D); check A1-A4, the model, stationarity and the prediction.
 
-    Where D x D matrices do not fit, A1-A3 and the covariance's entries are left out.
+    Where D x D matrices do not fit, A1-A3 and the covariance's entries are left out; where
+    hyperparameters were drawn too, the prediction, which is for one value of them.
     """
     flat = draws.reshape(-1, plan.dim)
     if not len(flat):
@@ -54,19 +58,24 @@ def diagnose(post: Posterior, plan: Plan, draws: Vector) -> Diagnosis:
             *found.checks,
             _quadratic_loss(post, plan, spaced(flat, _DRAWS)),
             _specification(plan),
-            _stationarity(plan, some),
-            _total_variance(plan, flat) if plan.geometry.approximate else _covariance(plan, draws),
+            _stationarity(plan, some if hyper is None else np.concatenate([some, hyper.eta], -1)),
         )
-    accuracy, unmeasured = _accuracy(post, plan, draws)
+        if plan.geometry.approximate:
+            checks += (_total_variance(plan, flat),)
+        elif hyper is None:
+            checks += (_covariance(plan, draws),)
+    accuracy, unmeasured = _accuracy(post, plan, draws, hyper)
     return replace(found, checks=checks, accuracy=accuracy, unmeasured=unmeasured)
 
 
-def _accuracy(post: Posterior, plan: Plan, draws: Vector) -> tuple[Accuracy | None, str]:
+def _accuracy(
+    post: Posterior, plan: Plan, draws: Vector, hyper: DrawnHyper | None
+) -> tuple[Accuracy | None, str]:
     """How far the draws are from the posterior, or why that is not known."""
     if plan.target != "posterior":
         return None, f"the draws aim at the {plan.target} covariance instead"
     try:
-        return measure(post, draws), ""
+        return measure(post, draws, hyper=hyper), ""
     except InputError as error:
         return None, str(error).rstrip(".")
 

@@ -16,6 +16,7 @@ from ornstein._base.trees import Layout
 from ornstein._base.types import PyTree, Vector
 from ornstein.hyper import Learning
 from ornstein.linalg.operators import as_operator
+from ornstein.models.hyper_targets import DrawnHyper, HyperTarget, known_at
 from ornstein.models.posterior import Posterior
 from ornstein.planning.plans import Plan
 from ornstein.results import arviz
@@ -55,6 +56,8 @@ class Result:
     hyper
         Draws of hyperparameters on the unconstrained scale, (chains, draws, m); None where they
         were not drawn. :attr:`hyper_draws` has their values.
+    hyper_target
+        What these draws aim at, given the parameters.
     """
 
     flat: Vector
@@ -67,6 +70,7 @@ class Result:
     path: Mapping[str, Vector] = field(default_factory=lambda: MappingProxyType({}))
     learning: Learning | None = None
     hyper: Vector | None = None
+    hyper_target: HyperTarget | None = None
 
     @property
     def draws(self) -> PyTree:
@@ -187,7 +191,16 @@ class Result:
 
         That is the assumptions A1-A4, stationarity and the plan's prediction, and the model.
         """
-        return diagnose(self.posterior, self.plan, self.flat)
+        return diagnose(self.posterior, self.plan, self.flat, self._drawn_hyper)
+
+    @property
+    def _drawn_hyper(self) -> DrawnHyper | None:
+        post, plan, target = self.posterior, self.plan, self.hyper_target
+        if self.hyper is None or target is None or plan.anchor is None:
+            return None
+        precision = plan.geometry.precision.dense(plan.dim)
+        known = known_at(post, target, plan.center, plan.anchor.slope, precision)
+        return DrawnHyper(target, known, self.hyper, tuple(post.learnable.labels))
 
     def _target_cov(self, target: str | Vector) -> Vector:
         if not isinstance(target, str):

@@ -19,7 +19,7 @@ from ornstein.models.posterior import Posterior
 from ornstein.planning.plans import Plan
 from ornstein.planning.rules.contract import Info, Inputs, Rule, State
 
-_OUT = 3  # widths by which an interval is widened to each side, at most
+_OUT = 5  # widths by which an interval is widened, at most
 _SHRINK = 40  # times it is narrowed, at most
 
 
@@ -138,17 +138,20 @@ def slice_sample(
 ) -> Array:
     """One draw of every entry of x by slice sampling (Neal 2003), entries independent.
 
-    Intervals are stepped out, no further than three widths to each side, and then shrunk.
+    Intervals are stepped out, by a few widths that fall to either side at random, and then shrunk.
     """
-    level_key, place_key, shrink_key = jax.random.split(key, 3)
+    level_key, place_key, side_key, shrink_key = jax.random.split(key, 4)
     level = log_density(x) + jnp.log(jax.random.uniform(level_key, x.shape, x.dtype, 1e-12))
     low = x - widths * jax.random.uniform(place_key, x.shape, x.dtype)
     high = low + widths
 
-    def widen(_: Any, ends: tuple[Array, Array]) -> tuple[Array, Array]:
+    left = jax.random.randint(side_key, x.shape, 0, _OUT + 1)
+
+    def widen(made: Array, ends: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = ends
-        low = jnp.where(log_density(low) > level, low - widths, low)
-        return low, jnp.where(log_density(high) > level, high + widths, high)
+        lower = (made < left) & (log_density(low) > level)
+        higher = (made < _OUT - left) & (log_density(high) > level)
+        return jnp.where(lower, low - widths, low), jnp.where(higher, high + widths, high)
 
     low, high = jax.lax.fori_loop(0, _OUT, widen, (low, high))
 
