@@ -16,6 +16,7 @@ from ._base.version import __version__
 from .api.calibration import calibrate
 from .api.comparison import compare
 from .api.learning import Learned, learn
+from .api.planning import plan
 from .api.sampling import sample
 from .curvature.control_variates import Anchor
 from .curvature.estimation import geometry
@@ -27,8 +28,7 @@ from .models.adapters import from_numpyro
 from .models.hyper_priors import Exponential, HalfNormal, HalfStudentT, LogUniform
 from .models.posterior import Posterior
 from .planning.methods import METHODS, VARIANTS, Method
-from .planning.planner import plan
-from .planning.plans import Plan
+from .planning.plans import Plan, PredictedError
 from .planning.tuning import tune
 from .results import plots, predictive, report
 from .results.accuracy import Accuracy, check
@@ -49,7 +49,7 @@ __all__ += ["datasets", "distributed", "estimators", "models", "plots", "predict
 __all__ += ["tables", "theory"]
 # What these take and give.
 __all__ += ["METHODS", "VARIANTS", "Anchor", "Geometry", "Method", "Plan", "PlanKernel"]
-__all__ += ["Exponential", "HalfNormal", "HalfStudentT", "LogUniform"]
+__all__ += ["Exponential", "HalfNormal", "HalfStudentT", "LogUniform", "PredictedError"]
 __all__ += ["Accuracy", "Calibration", "Check", "Comparison", "CrossValidation", "Diagnosis"]
 __all__ += ["Entry", "Evidence", "Learned", "Learning", "MeasuredKL", "Posterior", "Result", "Rows"]
 __all__ += ["RowsOnDisk", "__version__"]

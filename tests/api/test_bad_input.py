@@ -147,6 +147,7 @@ BAD_PLANS: list[Any] = [
     ({"method": None}, r"method=None.*rotation, exact, sgd"),
     ({"structure": "dens"}, r"structure.*'dens'.*Did you mean 'dense'"),
     ({"batches": "window"}, r"batches='window'.*Did you mean 'windows'"),
+    *(({"tolerance": t}, r"tolerance must be a finite number above 0") for t in (0, -1, "a")),
     ({"rhoo": 1.0}, r"no option 'rhoo'.*rho"),
     ({"rhoo": 1.0}, r"Did you mean 'rho'"),
     ({"batchsize": 10}, r"Did you mean 'batch_size'"),
@@ -189,7 +190,7 @@ BAD_RUNS: list[Any] = [
         for name in ("chains", "draws", "thin", "warmup")
         for value in (True, 2.0, -1, "3")
     ),
-    *(({"dispersion": value}, "dispersion must be") for value in (-1, np.nan, "a", None)),
+    *(({"dispersion": value}, "dispersion must be") for value in (-1, np.nan, "a")),
     *(({"dtype": value}, "dtype must be float32 or float64") for value in ("float16", "int32")),
     ({"dtype": "single-ish"}, "dtype must be float32"),
     *(({"key": value}, "key must") for value in (-1, 2**32, 1.0, True, None, "0")),

@@ -10,6 +10,7 @@ from jax.sharding import Mesh
 from ornstein._base import checks
 from ornstein._base.errors import InputError
 from ornstein._base.types import Array, Vector
+from ornstein.api.planning import TOLERANCE
 from ornstein.api.resuming import Start
 from ornstein.models.posterior import Posterior, as_posterior
 from ornstein.planning.methods import AUTO, find
@@ -31,9 +32,9 @@ class Asked:
     draws: int | str | None
     thin: int | None
     warmup: int | None
-    dispersion: float
+    dispersion: float | None
     dtype: str
-    target_ess: float
+    target_ess: float | None
     target_kl_error: float | None
     on_divergence: str
     chunk: int | None
@@ -48,7 +49,8 @@ class Asked:
             checks.whole("thin", self.thin)
         if self.warmup is not None:
             checks.whole("warmup", self.warmup, low=0)
-        checks.positive("target_ess", self.target_ess)
+        if self.target_ess is not None:
+            checks.positive("target_ess", self.target_ess)
         if self.target_kl_error is not None:
             checks.positive("target_kl_error", self.target_kl_error)
 
@@ -68,7 +70,10 @@ class Asked:
         if draws == "auto":
             if not plan.is_chain or not plan.rule.stationary:
                 raise InputError("draws='auto' is for chains with a constant step; give a number.")
-            goal, draws = _goal(plan, self.chains, self.target_ess, self.target_kl_error)
+            ess = self.target_ess
+            if ess is None:  # a mean's Monte-Carlo error is then half the tolerance
+                ess = 4 / (plan.tolerance or TOLERANCE) ** 2
+            goal, draws = _goal(plan, self.chains, ess, self.target_kl_error)
         thin = plan.thin if self.thin is None else self.thin
         warmup = plan.warmup if self.warmup is None else self.warmup
         settings = Settings(

@@ -91,7 +91,9 @@ def begun(
         _refuse(place, "other arguments", records.differences(record["arguments"], dict(arguments)))
         _refuse(place, "other data", records.differences(record["data"], _data(given)))
         if plan is not None and not start.restarts:
-            kept, now = (encode(one, array=lambda array: array) for one in (start.plan, plan))
+            # What a pilot measures is not rounding alone, on another machine.
+            both = (replace(one, predicted_error=None, warnings=()) for one in (start.plan, plan))
+            kept, now = (encode(one, array=lambda array: array) for one in both)
             if records.differences(kept, now, _ROUNDING):
                 _refuse(place, "another plan", [f"it was {start.plan!r}, now {plan!r}"])
         post, kept_plan, learning = given, _for(given, start.plan), None

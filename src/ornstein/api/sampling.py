@@ -16,14 +16,16 @@ from ornstein._base.errors import InputError
 from ornstein._base.progress import bar
 from ornstein._base.types import Key, Vector
 from ornstein.api.drawing import anchored
+from ornstein.api.planning import TOLERANCE, checked_tolerance, piloted
+from ornstein.api.planning import plan as make_plan
 from ornstein.api.request import Asked, as_run, over_mesh, with_shapes
 from ornstein.api.resuming import Start, as_arguments, begun, keep
 from ornstein.hyper import Draw, LearningOptions, ascend
 from ornstein.models.hyper_priors import HyperPrior
 from ornstein.models.hyper_targets import HyperTarget, hyper_target
 from ornstein.models.posterior import Posterior
+from ornstein.planning import planner
 from ornstein.planning.planner import fitting
-from ornstein.planning.planner import plan as make_plan
 from ornstein.planning.plans import Plan
 from ornstein.results.result import Result
 from ornstein.sampling.engines import ENGINES
@@ -45,11 +47,11 @@ def sample(
     draws: int | Literal["auto"] | None = None,
     thin: int | None = None,
     warmup: int | None = None,
-    dispersion: float = 2.0,
+    dispersion: float | None = None,
     dtype: str | None = None,
     progress: bool | None = None,
     chunk: int | None = None,
-    target_ess: float = 1000.0,
+    target_ess: float | None = None,
     target_kl_error: float | None = None,
     learn_hyper: bool | Mapping[str, Any] = False,
     hyper: Literal["fixed", "learn", "draw"] | None = None,
@@ -81,7 +83,8 @@ def sample(
         Steps to discard first (rounded up to whole segments); the plan's suggestion by default.
     dispersion
         Chains start this many predicted standard deviations wide: above 1 over-dispersed, 1 in
-        stationarity, 0 at the optimum.
+        stationarity, 0 at the optimum. By default 2; 1 where the plan took a pilot, so that starts
+        are no wider than what it has seen.
     dtype
         ``float32`` or ``float64``; JAX's own default if not given.
     progress
@@ -89,7 +92,9 @@ def sample(
     chunk
         Segments per dispatch; affects progress reports, never the draws.
     target_ess
-        With ``draws="auto"``: the bulk effective sample size every parameter is to have.
+        With ``draws="auto"``: the bulk effective sample size every parameter is to have. By
+        default the one at which a mean's Monte-Carlo error is half the plan's tolerance,
+        ``4 / tolerance^2``: 1,600.
     target_kl_error
         With ``draws="auto"``: what Monte-Carlo error alone may add to a measured KL, in nats.
     learn_hyper
@@ -157,7 +162,7 @@ def sample(
         draws=draws,
         thin=thin,
         warmup=warmup,
-        dispersion=checks.non_negative("dispersion", dispersion),
+        dispersion=None if dispersion is None else checks.non_negative("dispersion", dispersion),
         dtype=check_dtype(dtype),
         target_ess=target_ess,
         target_kl_error=target_kl_error,
@@ -286,18 +291,24 @@ def _start(
     target: HyperTarget | None,
 ) -> Start:
     """Plan, or learn and plan, where no plan is given."""
-    learning = beside = None
+    learning, beside, options = None, None, dict(plan_options)
+    tolerance = checked_tolerance(options.pop("tolerance", TOLERANCE))
+    made = plan is None
     if learn_hyper is not False:
-        options = LearningOptions.checked(learn_hyper if isinstance(learn_hyper, Mapping) else {})
+        how = LearningOptions.checked(learn_hyper if isinstance(learn_hyper, Mapping) else {})
         wanted = asked.draws if isinstance(asked.draws, int) else None
-        post, plan, learning = ascend(post, plan_options, options, _rounds(asked), wanted)
+        post, plan, learning = ascend(post, options, how, _rounds(asked), wanted)
     elif plan is None:
-        plan = make_plan(post, **plan_options)
+        plan = planner.plan(post, **options)
     if target is not None and learning is not None:
         key = jax.random.fold_in(asked.key, _FRESH - 1)
         run = asked.chains, asked.dtype, key, asked.progress
-        post, plan, beside = anchored(post, plan_options, learning, target, *run)
-    return Start(fitting(post, plan), plan, learning, asked.dispersion, beside=beside)
+        post, plan, beside = anchored(post, options, learning, target, *run)
+    post = fitting(post, plan)
+    if made and beside is None:
+        plan = piloted(post, plan, tolerance, options, asked.dtype, asked.mesh is not None)
+    dispersion = plan.dispersion if asked.dispersion is None else asked.dispersion
+    return Start(post, plan, learning, dispersion, beside=beside)
 
 
 def _attempt(

@@ -230,7 +230,7 @@ def figure2(
 def _run(data: str, name: str, draws: int) -> orn.Result:
     problem = PROBLEMS[data]
     post = problem.posterior()
-    plan = orn.plan(post, name, batch_size=problem.batch_size)
+    plan = orn.plan(post, name, batch_size=problem.batch_size, tolerance=None)
     settings, _ = affordable(plan, draws, _CHAINS)
     return sample_whole(post, plan, key=_KEY, dtype="float32", progress=False, **settings)
 

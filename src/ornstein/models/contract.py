@@ -150,6 +150,11 @@ class Model(ABC):
         return False
 
     @property
+    def gaussian_prior(self) -> bool:
+        """Whether the prior is known to be Gaussian."""
+        return self.quadratic
+
+    @property
     def factored(self) -> Factored | None:
         """The model's linear predictors, from which Kronecker factors are built; or None."""
         return None

@@ -41,6 +41,10 @@ class Glm(Model):
     intercept: bool
 
     @property
+    def gaussian_prior(self) -> bool:
+        return True
+
+    @property
     def quadratic(self) -> bool:
         return self.family.quadratic
 

@@ -43,55 +43,8 @@ def plan(
 ) -> Plan:
     """Find the optimum, estimate the loss around it, and tune a method to sample the posterior.
 
-    Parameters
-    ----------
-    post
-        The posterior.
-    method
-        One of ``ornstein.METHODS``, or one with its structure: see ``ornstein.VARIANTS``.
-        ``auto`` is ``rotation`` where the curvature is held as a matrix and gradients are anchored,
-        and ``exact`` elsewhere, or with its option ``rho``.
-    structure
-        Structure of the gain; the method's default, or where a matrix would be too large
-        ``per-class`` (or ``kronecker`` if there are too many columns) for a softmax, else
-        ``diagonal``.
-    batch_size
-        Rows per minibatch. By default those that make the quickest draws (with control variates as
-        few as the rows' leverages allow), or 100 for methods that want small steps; at most a
-        quarter of the rows.
-    at
-        Parameters to plan at; the optimum is found if not given.
-    batches
-        ``windows``, ``independent``, ``weighted``, ``epochs``, ``blocks`` or ``auto``
-        (see :mod:`ornstein.data.batches`).
-    control_variates
-        Anchor the gradients at the optimum (X9, X10): mixing then takes a few steps however many
-        rows there are. ``"first"`` or ``"second"`` for that order; True for the one that leaves
-        less noise. The method's default if not given: on for ``rotation`` and ``exact`` at an
-        optimum that was found.
-    geometry_rows
-        Estimate A and C from this many random rows instead of all.
-    key
-        Chooses those rows.
-    **options
-        The method's own options, e.g. ``rho`` for ``exact``.
-
-    Raises
-    ------
-    InputError
-        For an argument that does not fit.
-    UnstablePlanError
-        If the chain would diverge, before any step is made.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import ornstein as orn
-    >>> X = np.linspace(-1, 1, 200)[:, None]
-    >>> post = orn.models.linear(X, np.sin(X[:, 0]))
-    >>> plan = orn.plan(post, method="exact", batch_size=20)
-    >>> bool(plan.predicted_kl < 1e-9), plan.structure
-    (True, 'dense')
+    The public :func:`ornstein.plan` has the same arguments; it also says how far the draws will be
+    from the posterior, if need be by a pilot.
     """
     post = as_posterior(post)
     order = _order(control_variates)
@@ -205,6 +158,20 @@ def replan(post: Posterior, near: Plan) -> Plan:
     named = tuple(post.labels), post.layout, post.model
     task = Task(method, near.structure, options, geometry, *named)
     return tune_chain(task, near.batches.scheme, near.batch_size, anchored)
+
+
+def retuned(plan: Plan, batch_size: int, **options: Any) -> Plan:
+    """A chain's plan with another batch size and other options: nothing is estimated again."""
+    task = Task(
+        methods.METHODS[plan.method],
+        plan.structure,
+        {**plan.options, **options},
+        plan.geometry,
+        plan.labels,
+        plan.layout,
+        plan.model,
+    )
+    return tune_chain(task, plan.batches.scheme, batch_size, plan.anchor)
 
 
 def _readable(post: Posterior, method: Method, batches: str) -> str:

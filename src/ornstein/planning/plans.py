@@ -1,8 +1,9 @@
 """The plan: how to run a chain so that its iterates are posterior draws, and how good they are."""
 
 import json
+import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import jax
@@ -18,6 +19,52 @@ from ornstein.linalg.operators import Operator
 from ornstein.models.contract import Anchored, Model
 from ornstein.planning.rules.contract import LinearChain, Rule
 from ornstein.storage.codec import encode, register
+
+GAUSSIAN, NEARLY_GAUSSIAN, PILOT = "the posterior is Gaussian", "nearly Gaussian", "pilot"
+"""How a predicted error is known."""
+
+
+@register
+@dataclass(frozen=True)
+class PredictedError:
+    """How far the draws will be from the posterior itself, not from the Gaussian at its peak.
+
+    Attributes
+    ----------
+    mean
+        The largest error of a parameter's mean, in posterior standard deviations.
+    sd
+        The largest relative error of a parameter's standard deviation.
+    known
+        How this is known: ``the posterior is Gaussian``, ``nearly Gaussian`` (both errors are
+        bounds), or a ``pilot``, a run as long as the plan suggests, measured by Stein's identities
+        (X12).
+    mean_mc_error, sd_mc_error
+        Monte-Carlo errors of a pilot's figures, which are infinite where its chains became
+        non-finite.
+    """
+
+    mean: float
+    sd: float
+    known: str
+    mean_mc_error: float = 0.0
+    sd_mc_error: float = 0.0
+
+    def to_record(self) -> dict[str, Any]:
+        """For JSON, which has no infinite numbers."""
+        finite = {name: value for name, value in asdict(self).items() if name != "known"}
+        plain = {name: value if math.isfinite(value) else None for name, value in finite.items()}
+        return {**plain, "known": self.known}
+
+    def __str__(self) -> str:
+        """One line."""
+        if not math.isfinite(self.mean + self.sd):
+            return "unbounded (the pilot found no draws of the posterior)"
+        if self.known != PILOT:
+            most = "" if self.known == GAUSSIAN else "at most about "
+            return f"means {most}{self.mean:.2g} sd, sds {most}{self.sd:.1%} ({self.known})"
+        means = f"means up to {self.mean:.2g} +- {self.mean_mc_error:.1g} sd"
+        return f"{means}, sds up to {self.sd:.1%} +- {self.sd_mc_error:.1%} (measured by a pilot)"
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -66,6 +113,14 @@ class Plan:
         Suggested steps to discard, steps between kept draws, draws per chain.
     warnings
         What to know before running.
+    predicted_error
+        How far the draws will be from the posterior itself; None where it is not known.
+    unmeasured
+        Why it is not known.
+    tolerance
+        The error that was asked for.
+    dispersion
+        How wide to start, in predicted standard deviations: no wider than what a pilot has seen.
     """
 
     method: str
@@ -95,6 +150,10 @@ class Plan:
     thin: int
     draws: int
     warnings: tuple[str, ...]
+    predicted_error: PredictedError | None = None
+    unmeasured: str = ""
+    tolerance: float | None = None
+    dispersion: float = 2.0
 
     @property
     def dim(self) -> int:
@@ -220,6 +279,7 @@ class Plan:
             "rule": encode(self.rule, lists=True),
             "predicted_kl": self.predicted_kl,
             "predicted_kl_ou": self.predicted_kl_ou,
+            "predicted_error": self.predicted_error and self.predicted_error.to_record(),
             "relaxation_steps": self.relaxation_steps,
             "stability_margin": self.stability_margin,
             "warmup": self.warmup,
@@ -276,6 +336,10 @@ class Plan:
                     f"warm-up {self.warmup:,}, thin {self.thin:,}, {self.draws:,} draws a chain",
                 ),
             ]
+        if self.predicted_error is not None:
+            lines.append(("predicted error", str(self.predicted_error)))
+        elif self.unmeasured:
+            lines.append(("predicted error", f"not measured: {self.unmeasured}"))
         lines += [("warning", text) for text in self.warnings]
         width = max(len(name) for name, _ in lines)
         return "\n".join(f"{name:<{width}}  {text}" for name, text in lines)

@@ -30,9 +30,11 @@ _WORK = 2e9  # multiplications: a second or two
 _BATCHES = 16  # of draws, each with rows of its own, for Monte-Carlo errors
 _FEWEST, _MOST = 256, 2048  # draws at which gradients are taken
 _PER_PARAMETER = 4  # draws
-_MATRICES = 500  # parameters up to which the draws' covariance is inverted
 _LARGEST = 5000  # parameters: beyond, it would take minutes
 _ALARM = 0.01  # chance that one of all parameters seems to be wrong
+MATRICES = 500
+"""Parameters up to which the draws' covariance is inverted."""
+
 _GOOD, _BAD = (0.15, 0.1), (0.25, 0.15)  # errors of means and standard deviations
 
 
@@ -187,7 +189,7 @@ def measure(
     if hyper is not None:
         flat = np.concatenate([flat, hyper.eta.reshape(len(flat), -1)], axis=1)
         labels += hyper.labels
-    wide = post.dim > _MATRICES
+    wide = post.dim > MATRICES
     if post.dim > _LARGEST:
         raise InputError(f"check takes up to {_LARGEST:,} parameters, found {post.dim:,}.")
     fewest = max(_FEWEST // 4, _MOST // 4 if wide else _PER_PARAMETER * post.dim)

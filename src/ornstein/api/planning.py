@@ -1,0 +1,316 @@
+"""Planning for the posterior itself: a plan, and a pilot where its shape is not known.
+
+Plans are made from the posterior's peak. Where it is not Gaussian, nor so near it that the rows'
+remainders say so (X10), a pilot runs the plan and measures its draws by Stein's identities (X12);
+more careful steps are tried where they are off.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from ornstein._base import checks
+from ornstein._base.errors import InputError, OrnsteinError
+from ornstein._base.progress import bar
+from ornstein._base.types import Array, Key, PyTree
+from ornstein.models.posterior import Posterior, as_posterior
+from ornstein.planning import planner
+from ornstein.planning.foreseen import foreseen
+from ornstein.planning.methods.hamiltonian import ANGLES
+from ornstein.planning.plans import PILOT, Plan, PredictedError
+from ornstein.planning.rules import Rotation
+from ornstein.results.accuracy import MATRICES, Accuracy, measure
+from ornstein.results.measure import min_ess
+from ornstein.sampling.run import run_chains
+from ornstein.sampling.settings import Settings, check_dtype
+
+TOLERANCE = 0.05
+"""What means may err by, in posterior standard deviations, and standard deviations relatively."""
+
+_CHAINS = 4  # as many as sample makes, whose compiled code is the pilot's
+_RESOLVED = 0.03  # Monte-Carlo error that a pilot's draws should have, at most
+_CANDIDATES = 5  # plans to try
+_RHOS = (3.0, 10.0, 30.0)
+_SMALL_ANGLES = (0.05, 0.02, 0.01, 0.005, 0.002)
+_FAR = 3  # of these, at once, after a chain that became non-finite
+_AS_PREDICTED, _NEAR = 1.0, 0.0  # where pilots start, in predicted standard deviations
+_WORK = 5e8  # multiplications to measure a pilot's draws by
+_STEP, _MULTIPLICATION = 2e-6, 1e-9  # seconds, about
+_LONGEST, _LONGEST_TOGETHER = 20.0, 60.0  # seconds of one pilot, and of all of a plan
+_PILOT_KEY = 2**31 - 1  # of the plan's key, for pilots
+
+
+def plan(
+    post: Posterior,
+    method: str = "auto",
+    structure: str | None = None,
+    batch_size: int | None = None,
+    at: PyTree | None = None,
+    batches: str = "auto",
+    control_variates: bool | str | None = None,
+    geometry_rows: int | None = None,
+    key: Key = 0,
+    tolerance: float | None = TOLERANCE,
+    **options: Any,
+) -> Plan:
+    """Find the optimum, estimate the loss around it, and tune a method to sample the posterior.
+
+    Parameters
+    ----------
+    post
+        The posterior.
+    method
+        One of ``ornstein.METHODS``, or one with its structure: see ``ornstein.VARIANTS``.
+        ``auto`` is ``rotation`` where the curvature is held as a matrix and gradients are anchored,
+        and ``exact`` elsewhere, or with its option ``rho``.
+    structure
+        Structure of the gain; the method's default, or where a matrix would be too large
+        ``per-class`` (or ``kronecker`` if there are too many columns) for a softmax, else
+        ``diagonal``.
+    batch_size
+        Rows per minibatch. By default those that make the quickest draws (with control variates as
+        few as the rows' leverages allow), or 100 for methods that want small steps; at most a
+        quarter of the rows.
+    at
+        Parameters to plan at; the optimum is found if not given.
+    batches
+        ``windows``, ``independent``, ``weighted``, ``epochs``, ``blocks`` or ``auto``
+        (see :mod:`ornstein.data.batches`).
+    control_variates
+        Anchor the gradients at the optimum (X9, X10): mixing then takes a few steps however many
+        rows there are. ``"first"`` or ``"second"`` for that order; True for the one that leaves
+        less noise. The method's default if not given: on for ``rotation`` and ``exact`` at an
+        optimum that was found.
+    geometry_rows
+        Estimate A and C from this many random rows instead of all.
+    key
+        Chooses those rows, and a pilot's draws.
+    tolerance
+        What the draws may err by: means in posterior standard deviations, standard deviations
+        relatively. Unless the posterior is Gaussian or nearly so, a pilot of the plan is run and
+        measured; where it errs by more, smaller angles (``rho`` of ``exact`` larger) and larger
+        batches are tried, except those that are given. ``plan.predicted_error`` says what was
+        found, a warning where nothing helped. None: no pilot.
+    **options
+        The method's own options, e.g. ``rho`` for ``exact``.
+
+    Raises
+    ------
+    InputError
+        For an argument that does not fit.
+    UnstablePlanError
+        If the chain would diverge, before any step is made.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import ornstein as orn
+    >>> X = np.linspace(-1, 1, 200)[:, None]
+    >>> post = orn.models.linear(X, np.sin(X[:, 0]))
+    >>> plan = orn.plan(post, method="exact", batch_size=20)
+    >>> bool(plan.predicted_kl < 1e-9), plan.structure
+    (True, 'dense')
+    >>> plan.predicted_error.known
+    'the posterior is Gaussian'
+    """
+    tolerance = checked_tolerance(tolerance)
+    given: dict[str, Any] = {"method": method, "structure": structure, "at": at}
+    given |= {"batch_size": batch_size, "batches": batches, "control_variates": control_variates}
+    given |= {"geometry_rows": geometry_rows, "key": key, **options}
+    made = planner.plan(post, **given)
+    return piloted(planner.fitting(post, made), made, tolerance, given)
+
+
+def checked_tolerance(tolerance: float | None) -> float | None:
+    """Positive, or None."""
+    return None if tolerance is None else checks.positive("tolerance", tolerance)
+
+
+class Pilot(NamedTuple):
+    """A pilot of a plan: how far its draws were off, and why it was stopped if it was."""
+
+    plan: Plan
+    accuracy: Accuracy | None
+    stopped: str = ""
+    left: bool = False
+    """Whether a chain became non-finite, even if it was drawn again."""
+
+    @property
+    def worst(self) -> float:
+        """The largest error of a mean or standard deviation, which are measured alike."""
+        if self.accuracy is None:
+            return math.inf
+        errors = np.concatenate([self.accuracy.mean_error, self.accuracy.sd_error])
+        return float(np.nan_to_num(np.abs(errors), nan=math.inf).max())
+
+    def within(self, tolerance: float) -> bool:
+        """Whether no error is beyond the tolerance by more than Monte-Carlo error explains."""
+        if self.accuracy is None or self.left:
+            return False
+        found, cap = self.accuracy, partial(np.minimum, max(tolerance, _RESOLVED))
+        pairs = (found.mean_error, found.mean_mc_error), (found.sd_error, found.sd_mc_error)
+        return all(bool(np.all(np.abs(e) - 2 * cap(mc) <= tolerance)) for e, mc in pairs)
+
+    @property
+    def error(self) -> PredictedError:
+        """The parameters that are furthest off."""
+        if not math.isfinite(self.worst) or self.accuracy is None:
+            return PredictedError(math.inf, math.inf, PILOT, math.inf, math.inf)
+        found = self.accuracy
+        m, s = (int(np.argmax(np.abs(e))) for e in (found.mean_error, found.sd_error))
+        return PredictedError(
+            float(abs(found.mean_error[m])),
+            float(abs(found.sd_error[s])),
+            PILOT,
+            float(found.mean_mc_error[m]),
+            float(found.sd_mc_error[s]),
+        )
+
+    @property
+    def warning(self) -> str:
+        """What to expect of a run that is not within the tolerance."""
+        method = self.plan.method
+        causes = (
+            f"the posterior is too far from a Gaussian at its peak for method={method!r}, as with "
+            "several modes or a funnel; use method='nuts', or reparametrise"
+        )
+        if self.accuracy is None or not math.isfinite(self.worst):
+            return f"{self.stopped or 'the pilot found no peak where its draws are'}: {causes}"
+        found, error = self.accuracy, self.error
+        if error.mean >= error.sd:
+            name = found.labels[int(np.argmax(np.abs(found.mean_error)))]
+            off = f"{error.mean:.2g} posterior standard deviations in {name}"
+        else:
+            name = found.labels[int(np.argmax(np.abs(found.sd_error)))]
+            off = f"{error.sd:.0%} in the standard deviation of {name}"
+        also = "; a chain became non-finite, too" if self.left else ""
+        return f"the pilot's draws are off by {off}{also}: {causes}"
+
+
+def piloted(
+    post: Posterior,
+    plan: Plan,
+    tolerance: float | None,
+    given: Mapping[str, Any],
+    dtype: str | None = None,
+    on_mesh: bool = False,
+) -> Plan:
+    """The plan with its predicted error, made more careful where a pilot finds it too large."""
+    post = as_posterior(post)
+    plan = replace(plan, tolerance=tolerance)
+    if tolerance is None:
+        return replace(plan, unmeasured="tolerance=None")
+    error = foreseen(post, plan, tolerance)
+    if error is not None:
+        return replace(plan, predicted_error=error)
+    why = _unmeasurable(post, plan, on_mesh)
+    if why:
+        return replace(plan, unmeasured=why)
+    key = jax.random.fold_in(checks.random_key(given.get("key", 0)), _PILOT_KEY)
+    run = partial(_run, post, key=key, dtype=check_dtype(dtype))
+    best, spent = None, 0.0
+    steps, candidate = _Careful(plan, given), replace(plan, dispersion=_AS_PREDICTED)
+    for _ in range(_CANDIDATES):
+        spent += _seconds(candidate)
+        if best is not None and spent > _LONGEST_TOGETHER:
+            break
+        pilot = run(candidate)
+        if pilot.within(tolerance):
+            return replace(candidate, predicted_error=pilot.error)
+        if best is None or (pilot.left, pilot.worst) <= (best.left, best.worst):
+            best = pilot
+        following = steps.after(pilot)
+        if following is None:
+            break
+        candidate = following
+    assert best is not None
+    warned = (*best.plan.warnings, best.warning)
+    return replace(best.plan, predicted_error=best.error, warnings=warned)
+
+
+def _unmeasurable(post: Posterior, plan: Plan, on_mesh: bool) -> str:
+    """Why no pilot is run; empty where one is."""
+    if not plan.is_chain:
+        return f"method={plan.method!r} has no steps to tune"
+    if plan.target != "posterior":
+        return f"the draws aim at the {plan.target} covariance"
+    if plan.dim > MATRICES:
+        return f"more than {MATRICES} parameters"
+    if post.on_disk:
+        return "the rows stay on disk"
+    if on_mesh:
+        return "the run is spread over a mesh"
+    if _seconds(plan) > _LONGEST:
+        return "a pilot would take too long; orn.check(post, result.flat) measures the draws"
+    return ""
+
+
+def _seconds(plan: Plan) -> float:
+    """About how long a pilot takes; by its work, so that a plan does not depend on the machine."""
+    steps = _CHAINS * (plan.warmup + plan.draws * plan.thin)
+    return steps * (_STEP + _MULTIPLICATION * plan.batch_size * plan.dim) / 2
+
+
+class _Careful:
+    """Ever more careful steps than a plan's, as far as its settings were not given."""
+
+    def __init__(self, plan: Plan, given: Mapping[str, Any]) -> None:
+        fixed = {name for name, value in given.items() if value is not None}
+        turning = isinstance(plan.rule, Rotation)
+        self.plan, self.grows = plan, turning and "batch_size" not in fixed
+        self.changes: list[dict[str, float]] = []
+        if isinstance(plan.rule, Rotation) and not fixed & {"angle", "keep"}:
+            smaller = (h for h in (*ANGLES, *_SMALL_ANGLES) if h < 0.99 * plan.rule.angle)
+            self.changes = [{"angle": angle} for angle in smaller]
+        elif "rho" in plan.options and "rho" not in fixed:
+            self.changes = [{"rho": rho} for rho in _RHOS]
+        self.failures, self.taken, self.dispersion = 0, 0, _AS_PREDICTED
+
+    def after(self, failed: "Pilot") -> Plan | None:
+        """The next plan to try; None where there is none.
+
+        After a chain that became non-finite steps are far more careful, and start at the optimum.
+        """
+        left = failed.accuracy is None
+        now = failed.plan.batch_size, self.taken, self.dispersion
+        self.failures += 1
+        self.taken = min(self.taken + (_FAR if left else 1), len(self.changes))
+        self.dispersion = _NEAR if left else self.dispersion
+        doubled = self.failures - bool(self.changes) if self.grows else 0
+        size = min(self.plan.num_data, self.plan.batch_size * 2**doubled)
+        if (size, self.taken, self.dispersion) == now:
+            return None
+        change = self.changes[self.taken - 1] if self.taken else {}
+        try:
+            made = planner.retuned(self.plan, size, **change)
+        except OrnsteinError:
+            return None
+        return replace(made, dispersion=self.dispersion, tolerance=self.plan.tolerance)
+
+
+def _run(post: Posterior, plan: Plan, key: Array, dtype: str) -> Pilot:
+    """Run a plan as it suggests, and measure the draws."""
+    settings = Settings(_CHAINS, plan.draws, plan.thin, plan.warmup, plan.dispersion, dtype, None)
+    done = run_chains(post, plan, key, settings, bar("pilot", False))
+    if done.status.kind == "interrupted":
+        raise KeyboardInterrupt("interrupted while planning: nothing has been drawn yet.")
+    if not done.status.ok:
+        step = f"{done.status.step:,}" if done.status.step is not None else "some step"
+        return Pilot(plan, None, f"a chain of the pilot became non-finite at step {step}", True)
+    left = bool(len(done.path.get("redrawn", ())))
+    try:
+        found = measure(post, done.flat, _WORK)
+        own = 1 / min_ess(done.flat)  # these draws' own error, which those of the run do not share
+        found = replace(
+            found,
+            mean_mc_error=np.sqrt(found.mean_mc_error**2 + own),
+            sd_mc_error=np.sqrt(found.sd_mc_error**2 + 0.5 * own),
+        )
+        return Pilot(plan, found, left=left)
+    except InputError as error:
+        return Pilot(plan, None, f"the pilot's draws cannot be measured ({error})", left)
