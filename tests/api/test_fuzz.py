@@ -77,7 +77,7 @@ def check_checkpoint(home: Home, case: Any) -> None:
     bad = spoiled(whole, todo)
     (folder / name).write_bytes(bad)
     block = records.unpack((home.stopped / "draws-0-00001.orn").read_bytes())
-    like = [Saved(0, chain.state, [np.empty((0, 2))]) for chain in block["chains"]]
+    like = [Saved(0, chain.state, [np.empty((0, 2))], []) for chain in block["chains"]]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", orn.CheckpointWarning)
         with opened(folder) as kept:

@@ -129,8 +129,9 @@ def sample(
     Returns
     -------
     Result
-        Draws, summary, diagnosis. A chain that becomes non-finite, or Ctrl-C, ends the run early:
-        see ``result.status``.
+        Draws, summary, diagnosis. A chain that becomes non-finite for once is drawn again from
+        where it was sound; one that does so again, or Ctrl-C, ends the run early: see
+        ``result.status``.
 
     Raises
     ------

@@ -50,7 +50,8 @@ class Result:
         Time in the sampling loop, in all sessions of a checkpointed run.
     path
         What an engine recorded, e.g. the ELBO of ``bbvi`` round by round; ``restarts`` has the
-        steps at which chains diverged and all were started again.
+        steps at which chains diverged and all were started again, ``redrawn`` those at which one
+        became non-finite and was drawn again from where it was sound.
     learning
         How the hyperparameters were learned; None where they were not.
     hyper

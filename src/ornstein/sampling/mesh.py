@@ -65,7 +65,7 @@ def checked_mesh(mesh: Mesh, chains: int, feed: Prefetch) -> Mesh:
 
 @dataclass(eq=False)
 class MeshExecutor(ThreadExecutor):
-    """Moves all chains together over a mesh."""
+    """Moves all chains together over a mesh; where one becomes non-finite, all end there."""
 
     feed: Prefetch
     mesh: Mesh
@@ -88,7 +88,7 @@ class MeshExecutor(ThreadExecutor):
                 break
             report(min(chains[0].at, total) * steps, total * steps)
             self.save(chains, only_if_due=True)
-        return self._ending(chains, end)
+        return self._ending(chains, end, total)
 
     def _advanced(self, chains: list[Chain], segments: Segments) -> bool:
         """Advance by a chunk; whether all chains stayed finite."""

@@ -81,8 +81,10 @@ def run_chains(
                 break
             draws = min(2 * draws, goal.most)
     seconds = executor.seconds
+    redrawn = [step for _, step in executor.redrawn(chains, executor.segments_for(draws))]
+    path: dict[str, Vector] = {"redrawn": np.array(redrawn, float)} if redrawn else {}
     flat, hyper = gathered(draws)
-    done = Run(flat, status, made * loop.segment_steps, seconds, hyper=hyper)
+    done = Run(flat, status, made * loop.segment_steps, seconds, path, hyper)
     executor.finish(chains, done)
     return done
 

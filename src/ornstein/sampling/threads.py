@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -30,6 +30,9 @@ _DISPATCH_WORK = 3e7  # the same of a short run's dispatch, whose overhead is sm
 _ORDER_BYTES = 2**26  # permutations held at once by one chain
 _FED_BYTES = 2**27  # rows read ahead, of all chains
 _KEPT = "The draws up to there are kept."
+_TRIES = 5  # to draw a segment again
+_REDRAWN = 100  # segments of a chain for every one that may be drawn again
+_AGAIN = 2**30  # beyond the numbers that a chain's own key is folded with
 
 
 @dataclass
@@ -44,6 +47,10 @@ class Chain:
     kept: list[npt.NDArray[Any]] = field(default_factory=list)
     tail: npt.NDArray[Any] | None = None
     """Draws of the chunk in which it became non-finite, up to there."""
+    left: int | None = None
+    """The step at which it became non-finite for good."""
+    redrawn: list[int] = field(default_factory=list)
+    """Steps at which it became non-finite and was drawn again."""
     ahead: Segments | None = None
     orders: tuple[Order, Order] | None = None
 
@@ -63,6 +70,8 @@ class Moved(NamedTuple):
 
     draws: npt.NDArray[Any]
     state: State | None
+    redrawn: tuple[int, ...] = ()
+    left: int | None = None
 
 
 def stacked(trees: list[PyTree]) -> PyTree:
@@ -72,7 +81,12 @@ def stacked(trees: list[PyTree]) -> PyTree:
 
 @dataclass(eq=False)
 class ThreadExecutor:
-    """Moves all chains, each by chunks of segments at its own pace."""
+    """Moves all chains, each by chunks of segments at its own pace.
+
+    A segment in which a chain becomes non-finite is drawn again from its beginning with other
+    random numbers, if steps are stationary: at most 5 times, and one segment of a hundred, or one a
+    chain. The draws are the same however the run is cut into chunks.
+    """
 
     loop: Loop
     problem: Problem
@@ -100,7 +114,7 @@ class ThreadExecutor:
         if self.checkpoint is None:
             return None
         example = np.empty((0, self.loop.width), self.settings.dtype)
-        begun = [Saved(chain.at, chain.leaves, [example]) for chain in chains]
+        begun = [Saved(chain.at, chain.leaves, [example], []) for chain in chains]
         found = self.checkpoint.restore(begun)
         ended = self.checkpoint.ended()
         if found is None:
@@ -110,7 +124,7 @@ class ThreadExecutor:
             for chain, kept in zip(chains, kept_chains, strict=True):
                 shape = jax.tree.structure(chain.state)
                 chain.state = jax.tree.unflatten(shape, to_device(kept.state))
-                chain.at, chain.kept = kept.at, kept.kept
+                chain.at, chain.kept, chain.redrawn = kept.at, kept.kept, list(kept.redrawn)
         self.began = perf_counter() - seconds
         if ended is None or ended["saved"] != self.checkpoint.number:
             return None
@@ -121,7 +135,7 @@ class ThreadExecutor:
     def save(self, chains: list[Chain], only_if_due: bool = False) -> None:
         """Write a checkpoint, if there is one."""
         if self.checkpoint is not None and (not only_if_due or self.checkpoint.due):
-            saved = [Saved(chain.at, chain.leaves, chain.kept) for chain in chains]
+            saved = [Saved(c.at, c.leaves, c.kept, list(c.redrawn)) for c in chains]
             self.checkpoint.save(saved, self.seconds)
 
     def finish(self, chains: list[Chain], done: Run) -> None:
@@ -141,14 +155,14 @@ class ThreadExecutor:
     ) -> tuple[Status, int]:
         """Move all chains to a number of segments; returns how it went and the segments made.
 
-        Where a chain becomes non-finite, all end with that chunk.
+        Where a chain becomes non-finite for good, all end with that chunk.
         """
         end, steps = self._end(first, total), self.loop.segment_steps
         waiting: dict[Future[Moved], Chain] = {}
 
         def submit(chain: Chain) -> None:
             if chain.at < end and chain.tail is None and not self.stopping():
-                waiting[pool.submit(self._move, chain, chain.at + self.chunk >= end)] = chain
+                waiting[pool.submit(self._move, chain, total, chain.at + self.chunk >= end)] = chain
 
         with ThreadPoolExecutor(min(len(chains), os.cpu_count() or 1)) as pool:
             for chain in chains:
@@ -164,7 +178,7 @@ class ThreadExecutor:
                 so_far = sum(chain.at for chain in chains) // len(chains)
                 report(min(so_far, total) * steps, total * steps)
                 self.save(chains, only_if_due=True)
-        return self._ending(chains, end)
+        return self._ending(chains, end, total)
 
     def _end(self, first: int, total: int) -> int:
         """Segments after the last whole chunk."""
@@ -173,13 +187,14 @@ class ThreadExecutor:
     def _keep(self, chain: Chain, moved: Moved) -> bool:
         """Enter a chunk into its chain; whether that stayed finite."""
         if moved.state is None:
-            chain.tail = moved.draws
+            chain.tail, chain.left = moved.draws, moved.left
             return False
+        chain.redrawn.extend(moved.redrawn)
         chain.state, chain.at = moved.state, chain.at + self.chunk
         chain.kept.append(moved.draws)
         return True
 
-    def _ending(self, chains: list[Chain], end: int) -> tuple[Status, int]:
+    def _ending(self, chains: list[Chain], end: int, total: int) -> tuple[Status, int]:
         broken = [chain for chain in chains if chain.tail is not None]
         behind = [chain.at for chain in chains if chain.at < end and chain.tail is None]
         if behind:
@@ -187,7 +202,7 @@ class ThreadExecutor:
             message = f"interrupted after {step:,} steps of every chain. {_KEPT}"
             return Status(False, message, step=step, kind="interrupted"), min(behind)
         if not broken:
-            return Status(True, "ok"), end
+            return Status(True, "; ".join(["ok", *self._told(chains, total)])), end
         step, number = min((self._bad_step(chain), chain.number) for chain in broken)
         message = (
             f"chain {number} became non-finite at step {step}. {_KEPT} Try starts nearer the "
@@ -196,7 +211,20 @@ class ThreadExecutor:
         )
         return Status(False, message, number, step, "diverged"), end
 
-    def _move(self, chain: Chain, last: bool) -> Moved:
+    def redrawn(self, chains: list[Chain], total: int) -> list[tuple[int, int]]:
+        """Chains and steps at which they became non-finite and were drawn again, in so many."""
+        most = total * self.loop.segment_steps
+        return [(chain.number, at) for chain in chains for at in chain.redrawn if at < most]
+
+    def _told(self, chains: list[Chain], total: int) -> Iterator[str]:
+        """Which chains were drawn again, three at most."""
+        found = self.redrawn(chains, total)
+        for number, step in found[:3]:
+            yield f"chain {number} left at step {step:,} and was drawn again from there"
+        if len(found) > 3:
+            yield f"and so on {len(found) - 3} times more"
+
+    def _move(self, chain: Chain, total: int, last: bool) -> Moved:
         """Advance a chain by a chunk, unless it diverges; its draws in whitened coordinates."""
         first = chain.at
         segments = chain.ahead or self._segments(chain, first)
@@ -209,11 +237,59 @@ class ThreadExecutor:
         made = np.asarray(positions).reshape(-1, self.loop.width)
         if last:
             chain.orders = None  # of many chains these would add up
-        return self._moved(first, made, state)
+        if np.isfinite(made).all() or not self.problem.rule.stationary:
+            return self._moved(first, made, state)
+        return self._mended(chain, first, max(1, total // _REDRAWN) - len(chain.redrawn))
+
+    def _mended(self, chain: Chain, first: int, allowed: int) -> Moved:
+        """The chunk once more, segment by segment: those that became non-finite drawn again."""
+        made: list[npt.NDArray[Any]] = []
+        redrawn: list[int] = []
+        state = chain.state
+        for number in range(first, first + self.chunk):
+            after, positions = self._one(chain, state, number, 0)
+            if not np.isfinite(positions).all():
+                step = self._left_at(chain, state, number)
+                finite = np.isfinite(positions).all(axis=1)
+                cut = np.concatenate([*made, positions[: finite.argmin()]])
+                tries = range(1, _TRIES + 1) if len(redrawn) < allowed else range(0)
+                for attempt in tries:
+                    after, positions = self._one(chain, state, number, attempt)
+                    if np.isfinite(positions).all():
+                        redrawn.append(step)
+                        break
+                else:
+                    return Moved(self._warm(first, cut), None, tuple(redrawn), step)
+            made.append(positions)
+            state = after
+        return Moved(self._warm(first, np.concatenate(made)), state, tuple(redrawn))
+
+    def _one(
+        self, chain: Chain, state: State, number: int, attempt: int, watch: bool = False
+    ) -> tuple[State, npt.NDArray[Any]]:
+        """One segment, and its draws; attempts after the first have random numbers of their own."""
+        key = chain.key if not attempt else jax.random.fold_in(chain.key, _AGAIN + attempt)
+        entropy = (*self.entropy, attempt) if attempt else self.entropy
+        steps = self.loop.segment_steps
+        order = fresh((1, self.loop.reader.batches.permutation_length(steps)), np.int32)
+        segments = self._filled(chain, range(number, number + 1), order, entropy)
+        with precision_of(self.settings.dtype):
+            after, found = advance(self.loop, watch, self.problem, key, state, segments)
+        array = np.asarray(found)
+        return after, array.ravel() if watch else array.reshape(-1, self.loop.width)
+
+    def _left_at(self, chain: Chain, state: State, number: int) -> int:
+        """The first non-finite step of a segment, found by running it again, watched."""
+        _, finite = self._one(chain, state, number, 0, watch=True)
+        return number * self.loop.segment_steps + int(np.argmin(finite))
+
+    def _warm(self, first: int, made: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """The draws after the warm-up, of those from a segment on."""
+        return made[max(0, self.settings.warm_draws - first * self.loop.segment_draws) :]
 
     def _moved(self, first: int, made: npt.NDArray[Any], state: State) -> Moved:
         """The chunk from a segment on: its draws after the warm-up, as far as they are finite."""
-        draws = made[max(0, self.settings.warm_draws - first * self.loop.segment_draws) :]
+        draws = self._warm(first, made)
         if np.isfinite(made).all():
             return Moved(draws, state)
         finite = np.isfinite(draws).all(axis=1)
@@ -226,7 +302,14 @@ class ThreadExecutor:
             shape = self.chunk, batches.permutation_length(steps)
             chain.orders = fresh(shape, np.int32), fresh(shape, np.int32)
         orders = chain.orders[first // self.chunk % 2]
-        batches.write_permutations(self.entropy, chain.number, numbers, steps, orders)
+        return self._filled(chain, numbers, orders, self.entropy)
+
+    def _filled(
+        self, chain: Chain, numbers: range, orders: Order, entropy: tuple[int, ...]
+    ) -> Segments:
+        """Segments, their permutations written into the orders."""
+        batches, steps = self.loop.reader.batches, self.loop.segment_steps
+        batches.write_permutations(entropy, chain.number, numbers, steps, orders)
         rows = None
         if self.feed is not None:
             rows = stacked([self.feed.rows(chain.number, number, steps) for number in numbers])
@@ -261,6 +344,8 @@ class ThreadExecutor:
 
     def _bad_step(self, chain: Chain) -> int:
         """First non-finite step of a chain's last chunk, found by running it again, watched."""
+        if chain.left is not None:
+            return chain.left
         segments = self._segments(chain, chain.at)
         with precision_of(self.settings.dtype):
             _, finite = advance(self.loop, True, self.problem, chain.key, chain.state, segments)

@@ -38,11 +38,15 @@ _EVERY = 30.0
 
 @register
 class Saved(NamedTuple):
-    """One chain: segments made, leaves of its state after them, pieces of draws so far."""
+    """One chain: segments made, leaves of its state after them, pieces of draws so far.
+
+    And the steps at which it became non-finite and was drawn again.
+    """
 
     at: int
     state: list[npt.NDArray[Any]]
     kept: list[npt.NDArray[Any]]
+    redrawn: list[int]
 
 
 class Checkpoint:
@@ -93,7 +97,7 @@ class Checkpoint:
 
         Damaged draws, and any after them, are dropped with a warning.
         """
-        chains = [Saved(one.at, one.state, []) for one in like]
+        chains = [Saved(one.at, one.state, [], []) for one in like]
         seconds, found = 0.0, sorted(self._numbers(rf"draws-{self.attempt}-(\d+)\.orn"))
         for number in range(1, max(found, default=0) + 1):
             path = self._path("draws", number)
