@@ -252,5 +252,5 @@ def test_where_it_cannot_be_measured_the_reason_is_given() -> None:
     few = orn.sample(post, draws=4).diagnose()
     assert "at least 64 draws" in few.sentence
     none = orn.sample(post, draws=8)
-    with pytest.raises(orn.InputError, match="no draws to diagnose"):
+    with pytest.raises(orn.InputError, match="no draws: the run ended before"):
         type(none)(**{**vars(none), "flat": none.flat[:, :0]}).diagnose()

@@ -70,15 +70,17 @@ def map_vectors(function: Constrain, layout: Layout, flat: Vector) -> PyTree:
     def some(constants: list[Array], vectors: Array) -> PyTree:
         return jax.vmap(captured.bind(function, constants))(layout.unravel(vectors))
 
+    rows = np.asarray(flat).reshape(-1, layout.dim)
     with double_precision():
         constants = captured.constants(function)
+        some_rows = rows if len(rows) else np.zeros((1, layout.dim))  # for the shapes
         parts = [
             jax.tree.map(lambda leaf, kept=weights > 0: np.asarray(leaf)[kept], some(constants, v))
-            for v, weights in blocks(np.asarray(flat).reshape(-1, layout.dim), _MAPPED)
+            for v, weights in blocks(some_rows, _MAPPED)
         ]
 
     def whole(*leaves: Vector) -> Vector:
-        joined = np.concatenate(leaves)
+        joined = np.concatenate(leaves)[: len(rows)]
         return joined.reshape(flat.shape[:-1] + joined.shape[1:])
 
     return jax.tree.map(whole, *parts)

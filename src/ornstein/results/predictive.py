@@ -55,6 +55,7 @@ class Coefficients(NamedTuple):
         post = result.posterior
         if not isinstance(post.model, Glm):
             raise InputError("predictions need a ready-made model: see ornstein.models.")
+        result.require_draws()
         params = post.layout.unravel(result.flat)
         noise = np.asarray(post.hyper.get("noise_scale", 0.0), float)
         return cls.gather(post.model.family.name, params["coef"], params.get("intercept"), noise)

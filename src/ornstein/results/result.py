@@ -103,6 +103,15 @@ class Result:
         ending = "" if self.status.ok else f", stopped: {self.status.message}"
         return f"Result(chains={chains}, draws={draws}, parameters={dim}{ending})"
 
+    def require_draws(self) -> None:
+        """Raise where the run ended before its first draw."""
+        if not self.flat.size:
+            raise InputError(
+                f"no draws: the run ended before its first one ({self.status.message}). Read "
+                "print(result.plan) and its warnings; run again with a larger batch_size, "
+                "dispersion=0, or method='nuts'."
+            )
+
     def to_arviz(self) -> Any:
         """The draws for ArviZ, columns named.
 
@@ -110,6 +119,7 @@ class Result:
         installed. If the posterior has a ``constrain`` map, draws as they were sampled are in the
         group ``unconstrained_posterior``.
         """
+        self.require_draws()
         return arviz.as_installed(self._tree())
 
     def _tree(self) -> "xarray.DataTree":
@@ -142,6 +152,7 @@ class Result:
         interval
             Mass of the central interval: as many draws lie below it as above.
         """
+        self.require_draws()
         if self.flat.shape[1] < 4:
             raise InputError(
                 f"a summary needs at least 4 draws a chain, found {self.flat.shape[1]}."
@@ -168,6 +179,7 @@ class Result:
 
         The folder appears complete or not at all.
         """
+        self.require_draws()
         return write_folder(folder, self.files(), overwrite)
 
     def measured_kl(self, target: str | Vector = "posterior") -> MeasuredKL:
@@ -185,6 +197,7 @@ class Result:
             The value, and its floor: the expected value for draws of the target itself with the
             autocorrelation these draws show.
         """
+        self.require_draws()
         return measured_kl(self.flat, self.plan.center, self._target_cov(target))
 
     def diagnose(self) -> Diagnosis:
@@ -192,6 +205,7 @@ class Result:
 
         That is the assumptions A1-A4, stationarity and the plan's prediction, and the model.
         """
+        self.require_draws()
         return diagnose(self.posterior, self.plan, self.flat, self._drawn_hyper)
 
     @property

@@ -86,6 +86,7 @@ def gradient_noise(result: Result, diagnosis: Diagnosis) -> tuple[Figure, ...]:
     Nothing where the diagnosis did not measure the noise: for draws that are not iterates of SGD,
     and where matrices would not fit.
     """
+    result.require_draws()
     if diagnosis.noise is None or diagnosis.roughest is None:
         return ()
     (first, left), (second, right) = panel(), panel()

@@ -20,6 +20,7 @@ _LOW = (style.HALF[0], 1.7)
 
 def intervals(result: Result, title: str = "", mass: float = 0.9) -> Figure:
     """Mean and central interval of every parameter, or of the forty most clearly not zero."""
+    result.require_draws()
     flat = result.flat.reshape(-1, result.plan.dim)
     shown = _clearest(flat)
     low, high = np.quantile(flat[:, shown], [(1 - mass) / 2, (1 + mass) / 2], axis=0)
@@ -67,6 +68,7 @@ def covariance_maps(result: Result) -> tuple[Figure, ...]:
 
 def _scaled_covariances(result: Result, scale: str) -> dict[str, Vector]:
     result.plan.refuse_matrices("covariances")
+    result.require_draws()
     predicted = result.plan.predicted.dense(result.plan.dim)
     if scale == "posterior":
         root = np.linalg.cholesky(result.plan.geometry.precision.dense(result.plan.dim))
@@ -92,6 +94,7 @@ def _clear_middle() -> ListedColormap:
 
 def spread(result: Result) -> Figure:
     """Measured over predicted standard deviation of parameters, with two Monte-Carlo errors."""
+    result.require_draws()
     flat = result.flat.reshape(-1, result.plan.dim)
     shown = _clearest(flat)
     expected = np.sqrt(result.plan.predicted.variances(result.plan.dim))[shown]
@@ -106,6 +109,7 @@ def spread(result: Result) -> Figure:
 
 def traces(result: Result) -> tuple[Figure, ...]:
     """Trace and ranks by chain, a picture each, where effective draws are fewest."""
+    result.require_draws()
     chains, draws, dim = result.flat.shape
     step = max(1, draws // _TRACE_POINTS)
     bins = np.linspace(0, chains * draws, 21)

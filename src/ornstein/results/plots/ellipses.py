@@ -49,6 +49,7 @@ def projected(result: Result) -> tuple[Vector, Vector, Vector]:
 
 def _projected(result: Result) -> tuple[tuple[Vector, Vector, Vector], Vector]:
     """The three covariances, and the draws around the optimum, along the axes."""
+    result.require_draws()
     result.plan.refuse_matrices("projection")
     posterior = np.linalg.inv(result.plan.geometry.precision.dense(result.plan.dim))
     axes = np.linalg.eigh(posterior)[1][:, [0, -1]]

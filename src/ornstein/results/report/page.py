@@ -62,6 +62,7 @@ def render(
     >>> "<h1>Above zero</h1>" in render(result, title="Above zero")
     True
     """
+    result.require_draws()
     table = (result.summary() if summary is None else summary).drop(columns=LEFT_OUT)
     diagnosis = result.diagnose() if diagnosis is None else diagnosis
     found = words.measured(result)
