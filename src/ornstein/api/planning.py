@@ -34,6 +34,7 @@ TOLERANCE = 0.05
 
 _CHAINS = 4  # as many as sample makes, whose compiled code is the pilot's
 _RESOLVED = 0.03  # Monte-Carlo error that a pilot's draws should have, at most
+_UNJUDGED = 0.15  # the same, beyond which its figures mean nothing
 _CANDIDATES = 5  # plans to try
 _RHOS = (3.0, 10.0, 30.0)
 _SMALL_ANGLES = (0.05, 0.02, 0.01, 0.005, 0.002)
@@ -182,6 +183,8 @@ class Pilot(NamedTuple):
         if self.accuracy is None or not math.isfinite(self.worst):
             return f"{self.stopped or 'the pilot found no peak where its draws are'}: {causes}"
         found, error = self.accuracy, self.error
+        if error.mean_mc_error > _UNJUDGED:
+            return f"the pilot's chains mix too slowly for its draws to be judged: {causes}"
         if error.mean >= error.sd:
             name = found.labels[int(np.argmax(np.abs(found.mean_error)))]
             off = f"{error.mean:.2g} posterior standard deviations in {name}"
