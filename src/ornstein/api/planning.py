@@ -43,6 +43,7 @@ _AS_PREDICTED, _NEAR = 1.0, 0.0  # where pilots start, in predicted standard dev
 _WORK = 5e8  # multiplications to measure a pilot's draws by
 _STEP, _MULTIPLICATION = 2e-6, 1e-9  # seconds, about
 _LONGEST, _LONGEST_TOGETHER = 20.0, 60.0  # seconds of one pilot, and of all of a plan
+_REDRAWN = "a chain of the pilot became non-finite and was drawn again: expect it of the run, too"
 _PILOT_KEY = 2**31 - 1  # of the plan's key, for pilots
 
 
@@ -151,7 +152,7 @@ class Pilot(NamedTuple):
 
     def within(self, tolerance: float) -> bool:
         """Whether no error is beyond the tolerance by more than Monte-Carlo error explains."""
-        if self.accuracy is None or self.left:
+        if self.accuracy is None:
             return False
         found, cap = self.accuracy, partial(np.minimum, max(tolerance, _RESOLVED))
         pairs = (found.mean_error, found.mean_mc_error), (found.sd_error, found.sd_mc_error)
@@ -223,7 +224,7 @@ def piloted(
         if best is not None and spent > _LONGEST_TOGETHER:
             break
         pilot = run(candidate)
-        if pilot.within(tolerance):
+        if pilot.within(tolerance) and not pilot.left:
             return replace(candidate, predicted_error=pilot.error)
         if best is None or (pilot.left, pilot.worst) <= (best.left, best.worst):
             best = pilot
@@ -232,7 +233,8 @@ def piloted(
             break
         candidate = following
     assert best is not None
-    warned = (*best.plan.warnings, best.warning)
+    said = _REDRAWN if best.within(tolerance) else best.warning
+    warned = (*best.plan.warnings, said)
     return replace(best.plan, predicted_error=best.error, warnings=warned)
 
 
@@ -271,7 +273,8 @@ class _Careful:
             smaller = (h for h in (*ANGLES, *_SMALL_ANGLES) if h < 0.99 * plan.rule.angle)
             self.changes = [{"angle": angle} for angle in smaller]
         elif "rho" in plan.options and "rho" not in fixed:
-            self.changes = [{"rho": rho} for rho in _RHOS]
+            chosen = 2 / plan.geometry.rate - 1 if plan.geometry.approximate else 1.0
+            self.changes = [{"rho": rho} for rho in _RHOS if rho > chosen]
         self.failures, self.taken, self.dispersion = 0, 0, _AS_PREDICTED
 
     def after(self, failed: "Pilot") -> Plan | None:

@@ -59,13 +59,22 @@ def figures(
             f"{effective:,.0f}" if np.isfinite(effective) else "-",
             f"of {chains * draws:,}",
         ),
-        ("predicted error", nats(plan.predicted_kl), "from the posterior"),
+        _predicted(plan),
     ]
     if accuracy is not None:
         mean, sd = (np.abs(part).max() for part in (accuracy.mean_error, accuracy.sd_error))
         note = f"standard deviations: {sd:.0%}"
         shown.append(("measured error of means", f"{mean:.2f} sd", note))
     return shown
+
+
+def _predicted(plan: Plan) -> tuple[str, str, str]:
+    """How far the plan said that draws would be from the posterior."""
+    error = plan.predicted_error
+    if error is None or not np.isfinite([error.mean, error.sd]).all():
+        return "predicted error", nats(plan.predicted_kl), "from the posterior"
+    note = f"standard deviations: {error.sd:.0%}; {error.known}"
+    return "predicted error of means", f"{error.mean:.2f} sd", note
 
 
 def plan_in_words(result: Result, found: MeasuredKL | None) -> list[str]:
