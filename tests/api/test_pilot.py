@@ -190,3 +190,27 @@ def test_draws_by_the_tolerance() -> None:
     assert 100 <= few.flat.shape[0] * few.flat.shape[1] < 200
     usual = orn.sample(post, draws="auto")
     assert usual.flat.shape[0] * usual.flat.shape[1] >= 1600
+
+
+def test_no_key_of_a_hierarchical_model_becomes_non_finite() -> None:
+    """A scale over five slopes, as in docs/numpyro.md: wider starts leave with some keys."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(2000, 5))
+    y = X @ [1.0, -0.5, 0.2, 0.0, 2.0] + 0.5 * rng.normal(size=2000)
+
+    def log_likelihood(params: Any, row: Any) -> Any:
+        noise = params["log_noise"]
+        return -0.5 * ((row["y"] - params["w"] @ row["x"]) * jnp.exp(-noise)) ** 2 - noise
+
+    def log_prior(params: Any) -> Any:
+        scale, noise = params["log_scale"], params["log_noise"]
+        slopes = -0.5 * jnp.sum(params["w"] ** 2) * jnp.exp(-2 * scale) - 5 * scale
+        return slopes - 0.5 * (jnp.exp(2 * scale) + jnp.exp(2 * noise)) + scale + noise
+
+    init = {"log_noise": 0.0, "log_scale": 0.0, "w": np.zeros(5)}
+    post = orn.Posterior(log_likelihood, log_prior, {"x": X, "y": y}, init=init)
+    plan = orn.plan(post)
+    assert plan.dispersion == 1
+    for key in range(30):
+        result = orn.sample(post, plan, key=key, draws=200)
+        assert result.status.ok
