@@ -193,7 +193,7 @@ def test_draws_by_the_tolerance() -> None:
 
 
 def test_no_key_of_a_hierarchical_model_becomes_non_finite() -> None:
-    """A scale over five slopes, as in docs/numpyro.md: wider starts leave with some keys."""
+    """A scale over five slopes, as in docs/numpyro.md."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(2000, 5))
     y = X @ [1.0, -0.5, 0.2, 0.0, 2.0] + 0.5 * rng.normal(size=2000)
