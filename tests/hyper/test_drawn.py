@@ -6,11 +6,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.special
 import scipy.stats
 
 import ornstein as orn
+from ornstein import tables
+from ornstein.estimators import BayesianLinearRegressor, load
 from ornstein.models.hyper_targets import hyper_target, known_at
 from ornstein.results.measure import min_ess
 from ornstein.sampling.hyper_steps import draw_given, slice_sample
@@ -273,3 +276,32 @@ def test_draws_of_one_hyperparameter_given_the_others_are_its_conditional() -> N
     log = jax.vmap(lambda e: target.log_density(e[None], theta, known))(grid)
     weights = np.exp(np.asarray(log) - scipy.special.logsumexp(log))
     ranks_within_error(np.asarray(found)[None, 500:, 0], np.asarray(grid), weights)
+
+
+def test_X13_predictions_have_the_noise_of_their_own_draw() -> None:
+    post = linear()
+    result = orn.sample(post, hyper="draw", draws=100)
+    drawn = orn.predictive.Coefficients.of_result(result)
+    np.testing.assert_array_equal(drawn.noise_scale, result.hyper_draws["noise_scale"].reshape(-1))
+    scores = orn.predictive.log_score(drawn, post.data["x"], post.data["y"])
+    assert np.isfinite(scores).all()
+
+
+def test_X13_estimators_and_tables_draw_and_keep_them(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(80, 3)) * [1, 10, 0.1]
+    y = X @ [1.0, 0.2, 5.0] + 2 * rng.normal(size=80)
+    model = BayesianLinearRegressor(prior_precision="draw", draws=200).fit(X, y)
+    assert np.shape(model.draws_.noise_scale) == (800,)
+    assert 1 < model.noise_scale_ < 3
+    again = load(model.save(tmp_path / "estimator"))
+    np.testing.assert_array_equal(again.predict_interval(X), model.predict_interval(X))
+    assert again.sample_predictive(X, draws=7).shape == (7, 80)
+    with pytest.raises(orn.InputError, match="partial_fit has parts"):
+        BayesianLinearRegressor(prior_precision="draw").partial_fit(X, y)
+    frame = pd.DataFrame(X, columns=["a", "b", "c"]).assign(y=y)
+    fitted = tables.fit_table(tables.learn(frame, "y"), hyper="draw", draws=200)
+    kept = tables.TableModel.load(fitted.save(tmp_path / "table"))
+    pd.testing.assert_frame_equal(kept.predict(frame), fitted.predict(frame))
+    with pytest.raises(orn.InputError, match="leave one out"):
+        tables.fit_table(tables.learn(frame, "y"), hyper="draw", prior_precision=1.0)

@@ -54,6 +54,10 @@ def fit(
         float | None,
         typer.Option(help="Of a linear model, in the target's unit; learned if not given."),
     ] = None,
+    hyper: Annotated[
+        str,
+        typer.Option(help="Learn prior precision and noise scale, or draw them: learn or draw."),
+    ] = "learn",
     missing: _Missing = "refuse",
     drop: Annotated[
         list[str] | None, typer.Option("--drop", help="Leave this column out; may be repeated.")
@@ -90,6 +94,7 @@ def fit(
         "draws": draws,
         "prior_precision": prior_precision,
         "noise_scale": noise_scale,
+        "hyper": hyper,
         "missing": missing,
         "drop": drop,
         "key": seed,

@@ -93,6 +93,8 @@ class BayesianGlm(BaseEstimator):  # type: ignore[misc]
             count = checks.whole("draws", draws, high=made, why="as many were made")
             at = np.linspace(0, made - 1, count).astype(int)
             chosen = chosen._replace(coef=chosen.coef[at], intercept=chosen.intercept[at])
+            if np.ndim(chosen.noise_scale):
+                chosen = chosen._replace(noise_scale=np.asarray(chosen.noise_scale)[at])
         return self._targets(simulate(chosen, table, np.random.default_rng(self._seed)))
 
     def _targets(self, simulated: Vector) -> npt.NDArray[Any]:

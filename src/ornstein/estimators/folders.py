@@ -42,7 +42,7 @@ class EstimatorRecord(Record):
     coef: Vector
     intercept: Vector
     prior_precision: Vector
-    noise_scale: float
+    noise_scale: Vector  # one number, or one of every draw
     seed: int
 
     def __post_init__(self) -> None:
@@ -87,7 +87,7 @@ def save(estimator: Any, folder: str | Path, overwrite: bool) -> Path:
         coef=estimator.coef_,
         intercept=estimator.intercept_,
         prior_precision=estimator.prior_precision_,
-        noise_scale=float(draws.noise_scale),
+        noise_scale=np.asarray(draws.noise_scale, float),
         seed=estimator._seed,
     )
     return write_folder(

@@ -160,8 +160,8 @@ class BayesianLinearRegressor(_BayesianRegressor):
 
     @property
     def noise_scale_(self) -> float:
-        """As learned or given, in the target's unit."""
-        return float(self.draws_.noise_scale)
+        """As learned or given, in the target's unit; the median where it is drawn."""
+        return float(np.median(self.draws_.noise_scale))
 
 
 class BayesianPoissonRegressor(_BayesianRegressor):

@@ -58,6 +58,8 @@ class Coefficients(NamedTuple):
         result.require_draws()
         params = post.layout.unravel(result.flat)
         noise = np.asarray(post.hyper.get("noise_scale", 0.0), float)
+        if result.hyper is not None and "noise_scale" in result.hyper_draws:
+            noise = result.hyper_draws["noise_scale"].reshape(-1)
         return cls.gather(post.model.family.name, params["coef"], params.get("intercept"), noise)
 
     @property

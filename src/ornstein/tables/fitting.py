@@ -22,7 +22,7 @@ from ornstein.planning.methods import AUTO, find
 from ornstein.results.result import Result
 from ornstein.tables.encoding import Encoding, Units
 
-Precision: TypeAlias = float | Sequence[float] | Literal["learn"]
+Precision: TypeAlias = float | Sequence[float] | Literal["learn", "draw"]
 """A number, one for each column, or to be learned."""
 
 Scale: TypeAlias = float | Literal["learn"]
@@ -70,6 +70,11 @@ def fit_rows(
     that is learned cannot vanish: columns that determine the target leave :data:`LEAST_NOISE`.
     """
     dim = family.outputs * (rows["x"].shape[1] + bool(options.fit_intercept))
+    drawing = options.prior_precision == "draw"
+    if drawing and past is not None:
+        raise InputError(
+            "prior_precision='draw' needs all rows at once, and partial_fit has parts: use 'learn'."
+        )
     if past is None and family.quadratic and dim <= contract.LIMITS.dense:
         past = Past.none(dim)
     post = build_posterior(family, rows, names, units, options, past)
@@ -82,6 +87,8 @@ def fit_rows(
             learning = {"moments": "draws", "tolerance": _TOLERANCE}
         if start is not None and set(start) == set(post.hyperparameters):
             learning["start"] = dict(start)
+    if learning and drawing:
+        return sample_whole(post, hyper="draw", **options.run)
     return sample_whole(post, learn_hyper=learning, **options.run)
 
 
@@ -141,14 +148,15 @@ def _precisions(given: Precision, features: int, intercept: bool) -> list[float]
     """Of every column, and the intercept's last."""
     own = [INTERCEPT_PRECISION] * intercept
     if isinstance(given, str):
-        checks.choice("prior_precision", given, ("learn",))
+        checks.choice("prior_precision", given, ("learn", "draw"))
         return [1.0] * features + own
     if np.ndim(given) == 0:
         return [checks.positive("prior_precision", given)] * features + own
     each = [checks.positive("prior_precision", value) for value in np.asarray(given).tolist()]
     if len(each) not in (features, features + intercept):
         raise InputError(
-            f"prior_precision must be 'learn', a number, or one for each of {features} columns"
+            "prior_precision must be 'learn', 'draw', a number, or one for each of "
+            f"{features} columns"
             f"{' (and the intercept, last)' if intercept else ''}; found {len(each)}."
         )
     return each if len(each) == features + intercept else each + own

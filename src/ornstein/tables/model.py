@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from ornstein._base.checks import shown
+from ornstein._base.checks import choice, shown
 from ornstein._base.errors import InputError
-from ornstein._base.types import Key
+from ornstein._base.types import Key, Vector
 from ornstein.data.frames import like
 from ornstein.results import predictive
 from ornstein.results.arviz import interval_ends, summary_table
@@ -41,7 +41,7 @@ class TableRecord(Record):
     """A model of a table but for its draws, as a folder keeps it."""
 
     encoding: Encoding
-    noise_scale: float
+    noise_scale: Vector  # one number, or one of every draw
     hyperparameters: dict[str, dict[str, Any]]
 
 
@@ -156,7 +156,7 @@ class TableModel:
         """Save the run to a folder, written whole or not at all; ``extra`` files go with it."""
         record = TableRecord(
             encoding=self.encoding,
-            noise_scale=float(self.draws.noise_scale),
+            noise_scale=np.asarray(self.draws.noise_scale, float),
             hyperparameters=self.hyperparameters(),
         )
         files: dict[str, Writer] = {
@@ -189,6 +189,7 @@ def fit_table(
     draws: int | None = None,
     progress: bool | None = None,
     checkpoint: str | Path | None = None,
+    hyper: str = "learn",
     **plan_options: Any,
 ) -> TableModel:
     """Fit an encoded table.
@@ -201,6 +202,9 @@ def fit_table(
         Of standardised coefficients, and in the target's unit; learned if not given.
     key, draws, progress, checkpoint
         As for :func:`ornstein.sample`.
+    hyper
+        ``learn`` what is not given, or ``draw`` it with the coefficients, so that intervals
+        include its uncertainty.
     **plan_options
         Passed to :func:`ornstein.plan`.
 
@@ -214,9 +218,13 @@ def fit_table(
     """
     encoding = table.encoding
     run = {"key": key, "draws": draws, "progress": progress, "checkpoint": checkpoint}
-    options = FitOptions(
-        or_learned(prior_precision), or_learned(noise_scale), run={**run, **plan_options}
-    )
+    drawn = choice("hyper", hyper, ("learn", "draw")) == "draw"
+    if drawn and prior_precision is not None:
+        raise InputError(
+            "hyper='draw' draws the prior precision, and prior_precision gives it; leave one out."
+        )
+    precision = "draw" if drawn else or_learned(prior_precision)
+    options = FitOptions(precision, or_learned(noise_scale), run={**run, **plan_options})
     rows = fitting.encoded_rows(table.X, table.y, encoding)
     result = fitting.fit_rows(encoding.family, rows, encoding.features, encoding.units, options)
     model = TableModel(encoding, Coefficients.of_result(result), result)
