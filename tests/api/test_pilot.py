@@ -141,9 +141,8 @@ def test_a_warning_says_what_no_step_can_mend() -> None:
 
 
 def test_a_pilot_that_became_non_finite_is_not_within_any_tolerance() -> None:
-    pilot = Pilot(
-        planner.plan(SMALL), None, "a chain of the pilot became non-finite at step 3", True
-    )
+    said = "a chain of the pilot became non-finite at step 3"
+    pilot = Pilot(planner.plan(SMALL), None, said, left=True)
     assert not pilot.within(1e9)
     assert str(pilot.error) == "unbounded (the pilot found no draws of the posterior)"
     assert pilot.error.to_record()["mean"] is None

@@ -207,7 +207,7 @@ def diagnosis(at: Floats) -> Diagnosis:
     X = rng.normal(size=(3000, 2))
     y = rng.uniform(size=3000) < scipy.stats.logistic.cdf(X @ np.array([0.5, -0.5]))
     post = orn.models.logistic(X, y)
-    plan = orn.plan(post, at={"coef": at}, batch_size=200, control_variates="first")
+    plan = orn.plan(post, at={"coef": at}, batch_size=200, control_variates="first", tolerance=None)
     return orn.sample(post, plan, key=9, draws=400).diagnose()
 
 

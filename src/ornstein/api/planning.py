@@ -6,7 +6,7 @@ more careful steps are tried where they are off.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -17,7 +17,7 @@ import numpy as np
 from ornstein._base import checks
 from ornstein._base.errors import InputError, OrnsteinError
 from ornstein._base.progress import bar
-from ornstein._base.types import Array, Key, PyTree
+from ornstein._base.types import Array, Key, PyTree, Vector
 from ornstein.models.posterior import Posterior, as_posterior
 from ornstein.planning import planner
 from ornstein.planning.foreseen import foreseen
@@ -34,8 +34,11 @@ TOLERANCE = 0.05
 
 _CHAINS = 4  # as many as sample makes, whose compiled code is the pilot's
 _RESOLVED = 0.03  # Monte-Carlo error that a pilot's draws should have, at most
+_JUDGED = 16_384  # draws of all chains at which a pilot is measured, at most,
+_QUICK = 1.0  # and seconds for more draws than the plan suggests
 _UNJUDGED = 0.15  # the same, beyond which its figures mean nothing
-_CANDIDATES = 5  # plans to try
+_CANDIDATES = 5  # plans to try,
+_BEFORE_MOVING = 3  # and how many before one is made around the last one's draws
 _RHOS = (3.0, 10.0, 30.0)
 _SMALL_ANGLES = (0.05, 0.02, 0.01, 0.005, 0.002)
 _FAR = 3  # of these, at once, after a chain that became non-finite
@@ -43,6 +46,8 @@ _AS_PREDICTED, _NEAR = 1.0, 0.0  # where pilots start, in predicted standard dev
 _WORK = 5e8  # multiplications to measure a pilot's draws by
 _STEP, _MULTIPLICATION = 2e-6, 1e-9  # seconds, about
 _LONGEST, _LONGEST_TOGETHER = 20.0, 60.0  # seconds of one pilot, and of all of a plan
+_MOVED_ANGLES = (0.8, 0.8, 0.4, 0.2)  # of plans around a pilot's draws, one after the other
+_ALL_ROWS = 1e7  # numbers in a table whose rows are all read at every step, at most
 _REDRAWN = "a chain of the pilot became non-finite and was drawn again: expect it of the run, too"
 _PILOT_KEY = 2**31 - 1  # of the plan's key, for pilots
 
@@ -139,6 +144,7 @@ class Pilot(NamedTuple):
     plan: Plan
     accuracy: Accuracy | None
     stopped: str = ""
+    flat: Vector | None = None
     left: bool = False
     """Whether a chain became non-finite, even if it was drawn again."""
 
@@ -156,7 +162,7 @@ class Pilot(NamedTuple):
             return False
         found, cap = self.accuracy, partial(np.minimum, max(tolerance, _RESOLVED))
         pairs = (found.mean_error, found.mean_mc_error), (found.sd_error, found.sd_mc_error)
-        return all(bool(np.all(np.abs(e) - 2 * cap(mc) <= tolerance)) for e, mc in pairs)
+        return all(bool(np.all(e**2 <= tolerance**2 + (1.5 * cap(mc)) ** 2)) for e, mc in pairs)
 
     @property
     def error(self) -> PredictedError:
@@ -219,7 +225,8 @@ def piloted(
     run = partial(_run, post, key=key, dtype=check_dtype(dtype))
     best, spent = None, 0.0
     steps, candidate = _Careful(plan, given), replace(plan, dispersion=_AS_PREDICTED)
-    for _ in range(_CANDIDATES):
+    movable = steps.free and post.num_data * post.dim <= _ALL_ROWS
+    for _ in range(_BEFORE_MOVING if movable else _CANDIDATES):
         spent += _seconds(candidate)
         if best is not None and spent > _LONGEST_TOGETHER:
             break
@@ -233,9 +240,35 @@ def piloted(
             break
         candidate = following
     assert best is not None
+    if movable and not best.within(tolerance):
+        best = _moved(post, best, run, tolerance)
+        if best.within(tolerance) and not best.left:
+            return replace(best.plan, predicted_error=best.error)
     said = _REDRAWN if best.within(tolerance) else best.warning
     warned = (*best.plan.warnings, said)
     return replace(best.plan, predicted_error=best.error, warnings=warned)
+
+
+def _moved(post: Posterior, best: Pilot, run: Callable[[Plan], Pilot], tolerance: float) -> Pilot:
+    """The best pilot after some that are planned around the last one's draws, all rows a step."""
+    last = best
+    for angle in _MOVED_ANGLES:
+        if last.flat is None:
+            break
+        cov = np.atleast_2d(np.cov(last.flat, rowvar=False))
+        try:
+            plan = planner.moved(post, best.plan, last.flat.mean(axis=0), cov, angle=angle)
+        except (OrnsteinError, np.linalg.LinAlgError):
+            break
+        plan = replace(plan, dispersion=_NEAR, tolerance=tolerance)
+        if _seconds(plan) > _LONGEST:
+            break
+        last = run(plan)
+        if (last.left, last.worst) <= (best.left, best.worst):
+            best = last
+        if last.within(tolerance) and not last.left:
+            break
+    return best
 
 
 def _unmeasurable(post: Posterior, plan: Plan, on_mesh: bool) -> str:
@@ -268,6 +301,8 @@ class _Careful:
         fixed = {name for name, value in given.items() if value is not None}
         turning = isinstance(plan.rule, Rotation)
         self.plan, self.grows = plan, turning and "batch_size" not in fixed
+        own = {"angle", "keep", "at", "batch_size", "control_variates", "geometry_rows"}
+        self.free = turning and not fixed & own and given.get("batches", "auto") == "auto"
         self.changes: list[dict[str, float]] = []
         if isinstance(plan.rule, Rotation) and not fixed & {"angle", "keep"}:
             smaller = (h for h in (*ANGLES, *_SMALL_ANGLES) if h < 0.99 * plan.rule.angle)
@@ -301,22 +336,27 @@ class _Careful:
 
 def _run(post: Posterior, plan: Plan, key: Array, dtype: str) -> Pilot:
     """Run a plan as it suggests, and measure the draws."""
-    settings = Settings(_CHAINS, plan.draws, plan.thin, plan.warmup, plan.dispersion, dtype, None)
+    draws = plan.draws
+    while draws * _CHAINS < _JUDGED and 2 * draws * _seconds(plan) <= _QUICK * plan.draws:
+        draws *= 2
+    settings = Settings(_CHAINS, draws, plan.thin, plan.warmup, plan.dispersion, dtype, None)
     done = run_chains(post, plan, key, settings, bar("pilot", False))
     if done.status.kind == "interrupted":
         raise KeyboardInterrupt("interrupted while planning: nothing has been drawn yet.")
     if not done.status.ok:
         step = f"{done.status.step:,}" if done.status.step is not None else "some step"
-        return Pilot(plan, None, f"a chain of the pilot became non-finite at step {step}", True)
+        said = f"a chain of the pilot became non-finite at step {step}"
+        return Pilot(plan, None, said, left=True)
     left = bool(len(done.path.get("redrawn", ())))
     try:
-        found = measure(post, done.flat, _WORK)
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = measure(post, done.flat, _WORK, most=_JUDGED)
         own = 1 / min_ess(done.flat)  # these draws' own error, which those of the run do not share
         found = replace(
             found,
             mean_mc_error=np.sqrt(found.mean_mc_error**2 + own),
             sd_mc_error=np.sqrt(found.sd_mc_error**2 + 0.5 * own),
         )
-        return Pilot(plan, found, left=left)
+        return Pilot(plan, found, flat=done.flat.reshape(-1, plan.dim), left=left)
     except InputError as error:
-        return Pilot(plan, None, f"the pilot's draws cannot be measured ({error})", left)
+        return Pilot(plan, None, f"the pilot's draws cannot be measured ({error})", left=left)

@@ -6,9 +6,11 @@ from functools import partial
 from inspect import signature
 from typing import Any, NoReturn
 
+import numpy as np
+
 from ornstein._base import checks
 from ornstein._base.errors import InputError, UnstablePlanError
-from ornstein._base.types import Key, PyTree
+from ornstein._base.types import Key, PyTree, Vector
 from ornstein.curvature import block_noise, estimation, structures
 from ornstein.curvature.control_variates import Anchor, anchor, lacking
 from ornstein.curvature.geometry import Geometry
@@ -18,7 +20,7 @@ from ornstein.curvature.structures import Structure
 from ornstein.data import prefetch
 from ornstein.data.batches import SCHEMES
 from ornstein.data.passes import fingerprint
-from ornstein.linalg.operators import Operator
+from ornstein.linalg.operators import Dense, Operator
 from ornstein.models.posterior import Posterior, as_posterior
 from ornstein.planning import methods, plan_checks
 from ornstein.planning.methods import Method
@@ -172,6 +174,23 @@ def retuned(plan: Plan, batch_size: int, **options: Any) -> Plan:
         plan.model,
     )
     return tune_chain(task, plan.batches.scheme, batch_size, plan.anchor)
+
+
+def moved(post: Posterior, plan: Plan, center: Vector, cov: Vector, **options: Any) -> Plan:
+    """A chain's plan of all rows, from draws' mean and covariance instead of the optimum's.
+
+    For posteriors whose peak says little of them, such as those of hierarchies. Steps take all
+    rows, whose gradients have no noise.
+    """
+    found = estimation.around(post, center, structures.find("dense"), None, 0)
+    N = post.num_data
+    precision = Dense(np.linalg.inv(N * cov))
+    # Around a mean the slope is not zero, and should not be: positions count from there.
+    geometry = replace(found, hessian=precision, gradient=np.zeros_like(center))
+    named = plan.labels, plan.layout, plan.model
+    given = {**plan.options, **options}
+    task = Task(methods.METHODS[plan.method], plan.structure, given, geometry, *named)
+    return tune_chain(task, "windows", N, None)
 
 
 def _readable(post: Posterior, method: Method, batches: str) -> str:

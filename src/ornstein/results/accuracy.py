@@ -179,11 +179,16 @@ def check(post: Posterior, draws: Any) -> Accuracy:
 
 
 def measure(
-    post: Posterior, draws: Any, work: float = _WORK, hyper: DrawnHyper | None = None
+    post: Posterior,
+    draws: Any,
+    work: float = _WORK,
+    hyper: DrawnHyper | None = None,
+    most: int = _MOST,
 ) -> Accuracy:
     """The same within a number of multiplications; where all rows take more, some stand for all.
 
-    With ``hyper``, of parameters and hyperparameters together.
+    Gradients are taken at ``most`` draws at most. With ``hyper``, of parameters and
+    hyperparameters together.
     """
     flat, labels = _vectors(as_posterior(post), draws), tuple(post.labels)
     if hyper is not None:
@@ -205,7 +210,7 @@ def measure(
         np.array_split(np.arange(len(flat)), _BATCHES),
     )
     count = min(len(flat), max(_FEWEST, _PER_PARAMETER * post.dim))
-    gradients = Gradients.within(work, post, center, count, min(len(flat), _MOST))
+    gradients = Gradients.within(work, post, center, count, min(len(flat), most))
     at = np.linspace(0, len(flat) - 1, gradients.draws).astype(int)
     taken = [at[np.isin(at, block)] for block in blocks]
     found = [gradients(flat[part, : post.dim], number) for number, part in enumerate(taken)]
