@@ -63,7 +63,7 @@ CONTESTANTS: dict[str, tuple[str, Sampler, str]] = {
     "mh_ss": ("MH-SS (PyMHSS)", mh_ss, "mh_ss"),
     "laplace": ("Laplace (ours)", partial(ours, method="laplace"), "ours"),
     "exact": ("`exact` (ours)", partial(ours, method="exact"), "ours"),
-    "rotation": ("`rotation` (ours)", partial(ours, method="rotation"), "ours"),
+    "rotation": ("`rotation`, the default (ours)", partial(ours, method="rotation"), "ours"),
 }
 """Title, sampler and length of a round; ours only if the library has the method."""
 

@@ -33,7 +33,7 @@ METHODS = (
     Entry("Laplace", "laplace", {}),
     Entry("`exact`", "exact", {}),
     Entry("`exact`, rho = 20", "exact", {"rho": 20.0}),
-    Entry("`rotation`", "rotation", {}),
+    Entry("default: `rotation` with a pilot", "auto", {}),
     Entry("NUTS (blackjax)", "nuts", {}),
 )
 
@@ -44,7 +44,7 @@ def run(
     """Every method on every family; methods that the library does not have are left out."""
     console = Console()
     references = load()
-    chosen = [entry for entry in methods if entry.method in orn.METHODS]
+    chosen = [entry for entry in methods if entry.method in ("auto", *orn.METHODS)]
     found: dict[str, Any] = {
         "quick": quick,
         "target_ess": _QUICK if quick else ESS,
@@ -74,13 +74,13 @@ def run(
 
 def _sampled(post: orn.Posterior, entry: Entry, ess: float) -> tuple[orn.Result, float, list[str]]:
     """A run by the defaults, long enough; its seconds, compilation included, and warnings."""
-    length: dict[str, Any] = {"draws": "auto", "target_ess": ess}
-    if orn.METHODS[entry.method].engine != "chain":
-        length = {"draws": int(ess) // _CHAINS}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         began = perf_counter()
         plan = orn.plan(post, entry.method, **entry.options)
+        length: dict[str, Any] = {"draws": "auto", "target_ess": ess}
+        if not plan.is_chain:
+            length = {"draws": int(ess) // _CHAINS}
         result = orn.sample(post, plan, key=1, chains=_CHAINS, progress=False, **length)
         seconds = perf_counter() - began
     return result, seconds, [str(each.message) for each in caught]

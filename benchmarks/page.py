@@ -44,7 +44,8 @@ python -m benchmarks references                    # the long runs that draws ar
 ```
 
 Chains run in single precision. Compilation is measured separately and not counted, except for
-learning. The speed of a shared machine drifts; trust ratios of figures from the same run."""
+learning. The speed of a shared machine drifts; trust ratios of figures from the same run. Sections
+dated before 2026-11-18 were measured with `exact`, the default until then."""
 
 
 def _ratios(results: dict[str, Section]) -> str:
@@ -188,13 +189,14 @@ def _when_not(found: Section) -> str:
 - **Laplace: faster on {laplace}.** The default plan needs the optimum and the
   Hessian there, and these two *are* the Laplace approximation: drawing from it costs almost
   nothing more. If you want Gaussian draws and no more, use it. What the chains add: they follow
-  the model's own gradients, so `diagnose()` can tell where the Gaussian is not the posterior.
+  the model's own gradients, and so a posterior that is not Gaussian
+  ([families](#families-posteriors-that-are-not-gaussian)).
 - **Full-rank SVI: faster on {svi}.** Prefer it for a guide other than a
   Gaussian at the mode, or as a part of a larger model.
 - **NUTS** draws from the posterior itself, whatever its shape. The answers here are compared with
   the Gaussian at the optimum, which is the posterior of a linear regression and close to that of
-  the others. Where a posterior is not nearly Gaussian, none of these figures supports using
-  ornstein."""
+  the others. Posteriors that are not Gaussian are below, among them some where NUTS is the better
+  tool."""
 
 
 def _is_faster(record: Section, ours: Section) -> bool:
