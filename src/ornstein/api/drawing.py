@@ -10,11 +10,13 @@ from ornstein import theory
 from ornstein._base.errors import InputError, UnstablePlanError
 from ornstein._base.progress import bar
 from ornstein._base.types import Array, Vector
+from ornstein.curvature.control_variates import batch_size
 from ornstein.hyper import Learning
 from ornstein.models.hyper_targets import HyperTarget
 from ornstein.models.posterior import Posterior
 from ornstein.planning.methods.hamiltonian import ANGLES
 from ornstein.planning.planner import plan as make_plan
+from ornstein.planning.planner import retuned
 from ornstein.planning.plans import Plan
 from ornstein.planning.rules import Rotation
 from ornstein.results.measure import min_ess
@@ -98,18 +100,15 @@ def _planned(
         )
     if plan_options.get("angle") is not None:
         return plan
-    wider = dict(plan_options)
     share = float(np.max(plan.geometry.hessian.relative(plan.geometry.prior_hessian)))
     if post.quadratic:
         share = 1.0  # a noise scale multiplies the rows' curvature
     fastest = 1 + min(1.0, share) * float(np.expm1(min(_FAR * deviations.max(), 8.0)))
     wide = [h for h in ANGLES if h <= widest and theory.rotation_limit(h) > _SPARE * fastest]
-    angle = wide[0] if wide else ANGLES[-1]
-    if angle < plan.rule.angle:
-        wider["angle"] = angle
-        plan = make_plan(post, **wider)
+    angle = min(plan.rule.angle, wide[0] if wide else ANGLES[-1])
+    rows = plan.batch_size
     if plan_options.get("batch_size") is None:
         # Away from the anchor's values the parameters are wider spread, and batches noisier.
-        wider["batch_size"] = min(post.num_data, _MORE_ROWS * plan.batch_size)
-        plan = make_plan(post, **wider)
-    return plan
+        needed, _ = batch_size(plan.geometry, plan.anchor, theory.kick(angle))
+        rows = min(post.num_data, _MORE_ROWS * needed)
+    return retuned(plan, rows, angle=angle)
