@@ -225,6 +225,8 @@ def batch_size(geometry: Geometry, anchored: Anchor, kick: float | None = None) 
     frame, N = geometry.frame, geometry.num_data
     least = _least(geometry, anchored.strongest, anchored.order)
     safe = max(least, (3 * anchored.fourth / _KURTOSIS) ** (1 / 3) * frame.rate)
+    if kick is None and anchored.order == 2:
+        kick = 1.0  # the remainder grows with the square of the distance: its tails are heavy
     if kick is not None:
         safe *= kick
         wanted = _rounded(max(_noise(geometry, anchored) * kick**2 / _KICKED, safe), 4 * N)
