@@ -81,7 +81,8 @@ def test_A4_a_strongly_non_gaussian_posterior_fails() -> None:
         {"group": group, "count": count},
         init=np.zeros(4),
     )
-    result = orn.sample(post, method="exact", control_variates="first", batch_size=100, draws=1000)
+    plan = orn.plan(post, "exact", batch_size=100, control_variates="first", tolerance=None)
+    result = orn.sample(post, plan, draws=1000)
     found = verdicts(result)
     assert found["A4"] == "fail"
     assert result.diagnose().verdict != "ok"
