@@ -335,28 +335,35 @@ class _Careful:
 
 
 def _run(post: Posterior, plan: Plan, key: Array, dtype: str) -> Pilot:
-    """Run a plan as it suggests, and measure the draws."""
-    draws = plan.draws
-    while draws * _CHAINS < _JUDGED and 2 * draws * _seconds(plan) <= _QUICK * plan.draws:
-        draws *= 2
-    settings = Settings(_CHAINS, draws, plan.thin, plan.warmup, plan.dispersion, dtype, None)
-    done = run_chains(post, plan, key, settings, bar("pilot", False))
-    if done.status.kind == "interrupted":
-        raise KeyboardInterrupt("interrupted while planning: nothing has been drawn yet.")
-    if not done.status.ok:
-        step = f"{done.status.step:,}" if done.status.step is not None else "some step"
-        said = f"a chain of the pilot became non-finite at step {step}"
-        return Pilot(plan, None, said, left=True)
-    left = bool(len(done.path.get("redrawn", ())))
+    """Run a plan as it suggests, once or more often, and measure the draws.
+
+    Runs of other lengths would be compiled anew.
+    """
+    settings = Settings(_CHAINS, plan.draws, plan.thin, plan.warmup, plan.dispersion, dtype, None)
+    affordable = int(_QUICK / _seconds(plan))
+    runs = max(1, min(affordable, _JUDGED // (_CHAINS * plan.draws)))
+    pieces, left = [], False
+    for number in range(runs):
+        own_key = jax.random.fold_in(key, number)
+        done = run_chains(post, plan, own_key, settings, bar("pilot", False))
+        if done.status.kind == "interrupted":
+            raise KeyboardInterrupt("interrupted while planning: nothing has been drawn yet.")
+        if not done.status.ok:
+            step = f"{done.status.step:,}" if done.status.step is not None else "some step"
+            said = f"a chain of the pilot became non-finite at step {step}"
+            return Pilot(plan, None, said, left=True)
+        left |= bool(len(done.path.get("redrawn", ())))
+        pieces.append(done.flat)
+    draws = np.concatenate(pieces, axis=1)
     try:
         with np.errstate(over="ignore", invalid="ignore"):
-            found = measure(post, done.flat, _WORK, most=_JUDGED)
-        own = 1 / min_ess(done.flat)  # these draws' own error, which those of the run do not share
+            found = measure(post, draws, _WORK, most=_JUDGED)
+        own = 1 / min_ess(draws)  # these draws' own error, which those of the run do not share
         found = replace(
             found,
             mean_mc_error=np.sqrt(found.mean_mc_error**2 + own),
             sd_mc_error=np.sqrt(found.sd_mc_error**2 + 0.5 * own),
         )
-        return Pilot(plan, found, flat=done.flat.reshape(-1, plan.dim), left=left)
+        return Pilot(plan, found, flat=draws.reshape(-1, plan.dim), left=left)
     except InputError as error:
         return Pilot(plan, None, f"the pilot's draws cannot be measured ({error})", left=left)
