@@ -7,6 +7,8 @@ import pytest
 import ornstein as orn
 from ornstein.planning import planner
 
+pytestmark = pytest.mark.pilot
+
 
 def skewed() -> orn.Posterior:
     """A Poisson regression of few counts: its mean is 0.3 standard deviations from its peak."""

@@ -14,6 +14,8 @@ from ornstein.planning import planner
 from ornstein.planning.foreseen import remainder
 from ornstein.storage.codec import decode, encode
 
+pytestmark = pytest.mark.pilot
+
 
 def logistic(rows: int, columns: int, strength: float = 1.0, seed: int = 0) -> orn.Posterior:
     rng = np.random.default_rng(seed)

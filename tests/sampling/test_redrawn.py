@@ -9,6 +9,8 @@ import pytest
 
 import ornstein as orn
 
+pytestmark = pytest.mark.pilot
+
 ROWS = 50
 
 
