@@ -305,3 +305,11 @@ def test_X13_estimators_and_tables_draw_and_keep_them(tmp_path: Path) -> None:
     pd.testing.assert_frame_equal(kept.predict(frame), fitted.predict(frame))
     with pytest.raises(orn.InputError, match="leave one out"):
         tables.fit_table(tables.learn(frame, "y"), hyper="draw", prior_precision=1.0)
+
+
+def test_a_noise_scale_of_rows_on_disk_is_not_drawn(tmp_path: Path) -> None:
+    post = linear()
+    np.save(tmp_path / "x.npy", post.data["x"])
+    on_disk = orn.models.linear(orn.open_rows(tmp_path / "x.npy"), post.data["y"])
+    with pytest.raises(orn.InputError, match="stay on disk"):
+        orn.sample(on_disk, hyper="draw")

@@ -154,6 +154,11 @@ def hyper_target(post: Posterior, given: HyperPrior) -> HyperTarget:
     ties = learnable.ties
     if ties is not None:
         priors = scale_priors(learnable, given)
+        if post.on_disk and "noise_scale" in priors:
+            raise InputError(
+                "hyper='draw' needs the residuals of all rows for a noise scale, and these stay on "
+                "disk: use learn='prior_precision' and hyper='draw', or hyper='learn'."
+            )
         return GlmTarget(
             tuple(int(group) for group in ties.groups),
             ties.precisions,
