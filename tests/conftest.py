@@ -35,7 +35,7 @@ def _without_pilots(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPa
     """Plans are not piloted, which would double the suite's time, but by tests that say so."""
     if request.node.get_closest_marker("pilot") is None:
         why = "left out of this test"
-        monkeypatch.setattr("ornstein.api.planning._unmeasurable", lambda *_: why)
+        monkeypatch.setattr("ornstein.api.pilots._unmeasurable", lambda *_: why)
 
 
 @pytest.fixture(scope="session")

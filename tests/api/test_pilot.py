@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import ornstein as orn
-from ornstein.api.planning import Pilot, piloted
+from ornstein.api.pilots import Pilot, piloted
 from ornstein.curvature.row_sums import gradients_at
 from ornstein.planning import planner
 from ornstein.planning.foreseen import remainder

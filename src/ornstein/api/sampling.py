@@ -16,7 +16,8 @@ from ornstein._base.errors import InputError
 from ornstein._base.progress import bar
 from ornstein._base.types import Key, Vector
 from ornstein.api.drawing import anchored
-from ornstein.api.planning import TOLERANCE, checked_tolerance, piloted
+from ornstein.api.pilots import piloted
+from ornstein.api.planning import TOLERANCE, checked_tolerance
 from ornstein.api.planning import plan as make_plan
 from ornstein.api.request import Asked, as_run, over_mesh, with_shapes
 from ornstein.api.resuming import Start, as_arguments, begun, keep

@@ -1,0 +1,279 @@
+"""Pilots: a plan is run, measured by Stein's identities, and made more careful where it is off.
+
+Steps become smaller and batches larger first; where the posterior's peak says little of it, the
+plan is then made around the pilot's own draws.
+"""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from ornstein._base import checks
+from ornstein._base.errors import InputError, OrnsteinError
+from ornstein._base.progress import bar
+from ornstein._base.types import Array, Vector
+from ornstein.models.posterior import Posterior, as_posterior
+from ornstein.planning import planner
+from ornstein.planning.foreseen import foreseen
+from ornstein.planning.methods.hamiltonian import ANGLES
+from ornstein.planning.plans import PILOT, Plan, PredictedError
+from ornstein.planning.rules import Rotation
+from ornstein.results.accuracy import MATRICES, Accuracy, measure
+from ornstein.results.measure import min_ess
+from ornstein.sampling.run import run_chains
+from ornstein.sampling.settings import Settings, check_dtype
+
+_CHAINS = 4  # as many as sample makes, whose compiled code is the pilot's
+_RESOLVED = 0.03  # Monte-Carlo error that a pilot's draws should have, at most
+_JUDGED = 16_384  # draws of all chains at which a pilot is measured, at most,
+_QUICK = 1.0  # and seconds for more draws than the plan suggests
+_UNJUDGED = 0.15  # the same, beyond which its figures mean nothing
+_CANDIDATES = 5  # plans to try,
+_BEFORE_MOVING = 3  # and how many before one is made around the last one's draws
+_RHOS = (3.0, 10.0, 30.0)
+_SMALL_ANGLES = (0.05, 0.02, 0.01, 0.005, 0.002)
+_FAR = 3  # of these, at once, after a chain that became non-finite
+_AS_PREDICTED, _NEAR = 1.0, 0.0  # where pilots start, in predicted standard deviations
+_WORK = 5e8  # multiplications to measure a pilot's draws by
+_STEP, _MULTIPLICATION = 2e-6, 1e-9  # seconds, about
+_LONGEST, _LONGEST_TOGETHER = 20.0, 60.0  # seconds of one pilot, and of all of a plan
+_MOVED_ANGLES = (0.8, 0.8, 0.4, 0.2)  # of plans around a pilot's draws, one after the other
+_ALL_ROWS = 1e7  # numbers in a table whose rows are all read at every step, at most
+_REDRAWN = "a chain of the pilot became non-finite and was drawn again: expect it of the run, too"
+_PILOT_KEY = 2**31 - 1  # of the plan's key, for pilots
+
+
+class Pilot(NamedTuple):
+    """A pilot of a plan: how far its draws were off, and why it was stopped if it was."""
+
+    plan: Plan
+    accuracy: Accuracy | None
+    stopped: str = ""
+    flat: Vector | None = None
+    left: bool = False
+    """Whether a chain became non-finite, even if it was drawn again."""
+
+    @property
+    def worst(self) -> float:
+        """The largest error of a mean or standard deviation, which are measured alike."""
+        if self.accuracy is None:
+            return math.inf
+        errors = np.concatenate([self.accuracy.mean_error, self.accuracy.sd_error])
+        return float(np.nan_to_num(np.abs(errors), nan=math.inf).max())
+
+    def within(self, tolerance: float) -> bool:
+        """Whether no error is beyond the tolerance by more than Monte-Carlo error explains."""
+        if self.accuracy is None:
+            return False
+        found, cap = self.accuracy, partial(np.minimum, max(tolerance, _RESOLVED))
+        pairs = (found.mean_error, found.mean_mc_error), (found.sd_error, found.sd_mc_error)
+        return all(bool(np.all(e**2 <= tolerance**2 + (1.5 * cap(mc)) ** 2)) for e, mc in pairs)
+
+    @property
+    def error(self) -> PredictedError:
+        """The parameters that are furthest off."""
+        if not math.isfinite(self.worst) or self.accuracy is None:
+            return PredictedError(math.inf, math.inf, PILOT, math.inf, math.inf)
+        found = self.accuracy
+        m, s = (int(np.argmax(np.abs(e))) for e in (found.mean_error, found.sd_error))
+        return PredictedError(
+            float(abs(found.mean_error[m])),
+            float(abs(found.sd_error[s])),
+            PILOT,
+            float(found.mean_mc_error[m]),
+            float(found.sd_mc_error[s]),
+        )
+
+    @property
+    def warning(self) -> str:
+        """What to expect of a run that is not within the tolerance."""
+        method = self.plan.method
+        causes = (
+            f"the posterior is too far from a Gaussian at its peak for method={method!r}, as with "
+            "several modes or a funnel; use method='nuts', or reparametrise"
+        )
+        if self.accuracy is None or not math.isfinite(self.worst):
+            return f"{self.stopped or 'the pilot found no peak where its draws are'}: {causes}"
+        found, error = self.accuracy, self.error
+        if error.mean_mc_error > _UNJUDGED:
+            return f"the pilot's chains mix too slowly for its draws to be judged: {causes}"
+        if error.mean >= error.sd:
+            name = found.labels[int(np.argmax(np.abs(found.mean_error)))]
+            off = f"{error.mean:.2g} posterior standard deviations in {name}"
+        else:
+            name = found.labels[int(np.argmax(np.abs(found.sd_error)))]
+            off = f"{error.sd:.0%} in the standard deviation of {name}"
+        also = "; a chain became non-finite, too" if self.left else ""
+        return f"the pilot's draws are off by {off}{also}: {causes}"
+
+
+def piloted(
+    post: Posterior,
+    plan: Plan,
+    tolerance: float | None,
+    given: Mapping[str, Any],
+    dtype: str | None = None,
+    on_mesh: bool = False,
+) -> Plan:
+    """The plan with its predicted error, made more careful where a pilot finds it too large."""
+    post = as_posterior(post)
+    plan = replace(plan, tolerance=tolerance)
+    if tolerance is None:
+        return replace(plan, unmeasured="tolerance=None")
+    error = foreseen(post, plan, tolerance)
+    if error is not None:
+        return replace(plan, predicted_error=error)
+    why = _unmeasurable(post, plan, on_mesh)
+    if why:
+        return replace(plan, unmeasured=why)
+    key = jax.random.fold_in(checks.random_key(given.get("key", 0)), _PILOT_KEY)
+    run = partial(_run, post, key=key, dtype=check_dtype(dtype))
+    best, spent = None, 0.0
+    steps, candidate = _Careful(plan, given), replace(plan, dispersion=_AS_PREDICTED)
+    movable = steps.free and post.num_data * post.dim <= _ALL_ROWS
+    for _ in range(_BEFORE_MOVING if movable else _CANDIDATES):
+        spent += _seconds(candidate)
+        if best is not None and spent > _LONGEST_TOGETHER:
+            break
+        pilot = run(candidate)
+        if pilot.within(tolerance) and not pilot.left:
+            return replace(candidate, predicted_error=pilot.error)
+        if best is None or (pilot.left, pilot.worst) <= (best.left, best.worst):
+            best = pilot
+        following = steps.after(pilot)
+        if following is None:
+            break
+        candidate = following
+    assert best is not None
+    if movable and not best.within(tolerance):
+        best = _moved(post, best, run, tolerance)
+        if best.within(tolerance) and not best.left:
+            return replace(best.plan, predicted_error=best.error)
+    said = _REDRAWN if best.within(tolerance) else best.warning
+    warned = (*best.plan.warnings, said)
+    return replace(best.plan, predicted_error=best.error, warnings=warned)
+
+
+def _moved(post: Posterior, best: Pilot, run: Callable[[Plan], Pilot], tolerance: float) -> Pilot:
+    """The best pilot after some that are planned around the last one's draws, all rows a step."""
+    last = best
+    for angle in _MOVED_ANGLES:
+        if last.flat is None:
+            break
+        cov = np.atleast_2d(np.cov(last.flat, rowvar=False))
+        try:
+            plan = planner.moved(post, best.plan, last.flat.mean(axis=0), cov, angle=angle)
+        except (OrnsteinError, np.linalg.LinAlgError):
+            break
+        plan = replace(plan, dispersion=_NEAR, tolerance=tolerance)
+        if _seconds(plan) > _LONGEST:
+            break
+        last = run(plan)
+        if (last.left, last.worst) <= (best.left, best.worst):
+            best = last
+        if last.within(tolerance) and not last.left:
+            break
+    return best
+
+
+def _unmeasurable(post: Posterior, plan: Plan, on_mesh: bool) -> str:
+    """Why no pilot is run; empty where one is."""
+    if not plan.is_chain:
+        return f"method={plan.method!r} has no steps to tune"
+    if plan.target != "posterior":
+        return f"the draws aim at the {plan.target} covariance"
+    if plan.dim > MATRICES:
+        return f"more than {MATRICES} parameters"
+    if post.on_disk:
+        return "the rows stay on disk"
+    if on_mesh:
+        return "the run is spread over a mesh"
+    if _seconds(plan) > _LONGEST:
+        return "a pilot would take too long; orn.check(post, result.flat) measures the draws"
+    return ""
+
+
+def _seconds(plan: Plan) -> float:
+    """About how long a pilot takes; by its work, so that a plan does not depend on the machine."""
+    steps = _CHAINS * (plan.warmup + plan.draws * plan.thin)
+    return steps * (_STEP + _MULTIPLICATION * plan.batch_size * plan.dim) / 2
+
+
+class _Careful:
+    """Ever more careful steps than a plan's, as far as its settings were not given."""
+
+    def __init__(self, plan: Plan, given: Mapping[str, Any]) -> None:
+        fixed = {name for name, value in given.items() if value is not None}
+        turning = isinstance(plan.rule, Rotation)
+        self.plan, self.grows = plan, turning and "batch_size" not in fixed
+        own = {"angle", "keep", "at", "batch_size", "control_variates", "geometry_rows"}
+        self.free = turning and not fixed & own and given.get("batches", "auto") == "auto"
+        self.changes: list[dict[str, float]] = []
+        if isinstance(plan.rule, Rotation) and not fixed & {"angle", "keep"}:
+            smaller = (h for h in (*ANGLES, *_SMALL_ANGLES) if h < 0.99 * plan.rule.angle)
+            self.changes = [{"angle": angle} for angle in smaller]
+        elif "rho" in plan.options and "rho" not in fixed:
+            chosen = 2 / plan.geometry.rate - 1 if plan.geometry.approximate else 1.0
+            self.changes = [{"rho": rho} for rho in _RHOS if rho > chosen]
+        self.failures, self.taken, self.dispersion = 0, 0, _AS_PREDICTED
+
+    def after(self, failed: "Pilot") -> Plan | None:
+        """The next plan to try; None where there is none.
+
+        After a chain that became non-finite steps are far more careful, and start at the optimum.
+        """
+        left = failed.accuracy is None
+        now = failed.plan.batch_size, self.taken, self.dispersion
+        self.failures += 1
+        self.taken = min(self.taken + (_FAR if left else 1), len(self.changes))
+        self.dispersion = _NEAR if left else self.dispersion
+        doubled = self.failures - bool(self.changes) if self.grows else 0
+        size = min(self.plan.num_data, self.plan.batch_size * 2**doubled)
+        if (size, self.taken, self.dispersion) == now:
+            return None
+        change = self.changes[self.taken - 1] if self.taken else {}
+        try:
+            made = planner.retuned(self.plan, size, **change)
+        except OrnsteinError:
+            return None
+        return replace(made, dispersion=self.dispersion, tolerance=self.plan.tolerance)
+
+
+def _run(post: Posterior, plan: Plan, key: Array, dtype: str) -> Pilot:
+    """Run a plan as it suggests, once or more often, and measure the draws.
+
+    Runs of other lengths would be compiled anew.
+    """
+    settings = Settings(_CHAINS, plan.draws, plan.thin, plan.warmup, plan.dispersion, dtype, None)
+    affordable = int(_QUICK / _seconds(plan))
+    runs = max(1, min(affordable, _JUDGED // (_CHAINS * plan.draws)))
+    pieces, left = [], False
+    for number in range(runs):
+        own_key = jax.random.fold_in(key, number)
+        done = run_chains(post, plan, own_key, settings, bar("pilot", False))
+        if done.status.kind == "interrupted":
+            raise KeyboardInterrupt("interrupted while planning: nothing has been drawn yet.")
+        if not done.status.ok:
+            step = f"{done.status.step:,}" if done.status.step is not None else "some step"
+            said = f"a chain of the pilot became non-finite at step {step}"
+            return Pilot(plan, None, said, left=True)
+        left |= bool(len(done.path.get("redrawn", ())))
+        pieces.append(done.flat)
+    draws = np.concatenate(pieces, axis=1)
+    try:
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = measure(post, draws, _WORK, most=_JUDGED)
+        own = 1 / min_ess(draws)  # these draws' own error, which those of the run do not share
+        found = replace(
+            found,
+            mean_mc_error=np.sqrt(found.mean_mc_error**2 + own),
+            sd_mc_error=np.sqrt(found.sd_mc_error**2 + 0.5 * own),
+        )
+        return Pilot(plan, found, flat=draws.reshape(-1, plan.dim), left=left)
+    except InputError as error:
+        return Pilot(plan, None, f"the pilot's draws cannot be measured ({error})", left=left)
