@@ -85,6 +85,10 @@ class LocalModel(ABC):
         """``ghat_S``, the (weighted) mean gradient of ``l_n`` over a minibatch, by z."""
 
     @abstractmethod
+    def minibatch_loss(self, z: Array, batch: Minibatch, hyper: PyTree) -> Array:
+        """The (weighted) mean of ``l_n`` whose gradient that is, less its value at the centre."""
+
+    @abstractmethod
     def row_gradients(self, z: Array, batch: Minibatch, hyper: PyTree) -> Array:
         """The (weighted) gradient of every row's ``-log p(x_n | theta)`` by z, (D, S)."""
 
@@ -324,6 +328,24 @@ class ChainRule(LocalModel):
             whole = whole + (linear @ z if linear.ndim == 2 else linear * z)
         return batch.per_example(hyper["factor"].rmatvec(rows_sum), whole)
 
+    def minibatch_loss(self, z: Array, batch: Minibatch, hyper: PyTree) -> Array:
+        fixed, order = hyper["model"], _order(hyper)
+        step = hyper["factor"].matvec(z)
+
+        def losses(t: Array) -> Array:
+            return self.model.losses(hyper["center"] + t * step, batch.rows, fixed)
+
+        def prior_loss(t: Array) -> Array:
+            return self.model.prior_loss(hyper["center"] + t * step, fixed)
+
+        rows, prior = (remaining_loss(f, z, order) for f in (losses, prior_loss))
+        rows = rows if batch.weights is None else rows * batch.weights
+        whole = prior + z @ hyper["slope"] if order else prior
+        if order == 2:
+            linear = hyper["hessian"]
+            whole = whole + 0.5 * z @ (linear @ z if linear.ndim == 2 else linear * z)
+        return batch.per_example(rows.sum(), whole)
+
     def row_gradients(self, z: Array, batch: Minibatch, hyper: PyTree) -> Array:
         def gradients(theta: Array) -> Array:
             return self.model.gradients(theta, batch.rows, hyper["model"])
@@ -334,9 +356,13 @@ class ChainRule(LocalModel):
 
     def _counted(self, slope: Callable[[Array], Array], z: Array, hyper: PyTree) -> Array:
         """A gradient, counted from the anchor's if there is one."""
-        order = 2 if "hessian" in hyper else 1 if "slope" in hyper else 0
         theta = hyper["center"] + hyper["factor"].matvec(z)
-        return remainder(slope, hyper["center"], theta, order)
+        return remainder(slope, hyper["center"], theta, _order(hyper))
+
+
+def _order(hyper: PyTree) -> int:
+    """Of the anchor, by what :meth:`ChainRule.constants` holds of it."""
+    return 2 if "hessian" in hyper else 1 if "slope" in hyper else 0
 
 
 def remainder(slope: Callable[[Array], Array], anchor: Array, theta: Array, order: int) -> Array:
@@ -347,6 +373,22 @@ def remainder(slope: Callable[[Array], Array], anchor: Array, theta: Array, orde
         return slope(theta) - slope(anchor)
     there, along = jax.jvp(slope, (anchor,), (theta - anchor,))
     return slope(theta) - there - along
+
+
+def remaining_loss(loss: Callable[[Array], Array], like: Array, order: int) -> Array:
+    """The same for a loss along a line, from the anchor at 0 to 1."""
+    zero, one = jnp.zeros((), like.dtype), jnp.ones((), like.dtype)
+    if order == 0:
+        return loss(one) - loss(zero)
+
+    def tangent(t: Array) -> tuple[Array, Array]:
+        return jax.jvp(loss, (t,), (one,))
+
+    if order == 1:
+        there, slope = tangent(zero)
+        return loss(one) - there - slope
+    (there, slope), (_, bend) = jax.jvp(tangent, (zero,), (one,))
+    return loss(one) - there - slope - 0.5 * bend
 
 
 def diagonalised(factor: Factor, precision: Vector) -> tuple[Factor, Vector]:

@@ -116,6 +116,12 @@ class FoldedGlm(LocalModel):
         prior = hyper["precision"] * z + hyper["at_center"]
         return batch.per_example(batch.rows["x"] @ self._residual(z, batch, hyper), prior)
 
+    def minibatch_loss(self, z: Array, batch: Minibatch, hyper: PyTree) -> Array:
+        along = z @ batch.rows["x"]
+        return batch.per_example(
+            _loss_sum(self.family, along, batch, hyper, self.order), _quadratic(z, hyper)
+        )
+
     def row_gradients(self, z: Array, batch: Minibatch, hyper: PyTree) -> Array:
         return batch.rows["x"] * self._residual(z, batch, hyper)[None]
 
@@ -158,6 +164,10 @@ class RotatedGlm(LocalModel):
         by_z = (hyper["units"] * (hyper["outer"].T @ rows_sum)).reshape(-1)
         return batch.per_example(by_z, prior)
 
+    def minibatch_loss(self, z: Array, batch: Minibatch, hyper: PyTree) -> Array:
+        along = self._along(z, batch, hyper)
+        return batch.per_example(_loss_sum(self.family, along, batch, hyper), _quadratic(z, hyper))
+
     def row_gradients(self, z: Array, batch: Minibatch, hyper: PyTree) -> Array:
         residual = self._residual(z, batch, hyper)
         rows = residual.T[:, :, None] * batch.rows["x"][:, None, :]
@@ -166,8 +176,12 @@ class RotatedGlm(LocalModel):
 
     def _residual(self, z: Array, batch: Minibatch, hyper: PyTree) -> Array:
         """Outputs first, (K, S)."""
+        return _weighted_residual(self.family, self._along(z, batch, hyper), batch, hyper)
+
+    def _along(self, z: Array, batch: Minibatch, hyper: PyTree) -> Array:
         step = hyper["outer"] @ (hyper["units"] * z.reshape(hyper["units"].shape))
-        return _weighted_residual(self.family, step @ batch.rows["x"].T, batch, hyper)
+        along: Array = step @ batch.rows["x"].T
+        return along
 
 
 @dataclass(frozen=True)
@@ -199,6 +213,11 @@ class CentredGlm(LocalModel):
             return batch.per_example(hyper["factor"].rmatvec(rows_sum), whole)
         return hyper["factor"].rmatvec(batch.per_example(rows_sum, whole))
 
+    def minibatch_loss(self, z: Array, batch: Minibatch, hyper: PyTree) -> Array:
+        step = hyper["factor"].matvec(z)
+        rows_sum = _loss_sum(self.family, self._along(step, batch), batch, hyper, self.order)
+        return batch.per_example(rows_sum, _quadratic(z if self.by_z else step, hyper))
+
     def row_gradients(self, z: Array, batch: Minibatch, hyper: PyTree) -> Array:
         residual = self._residual(hyper["factor"].matvec(z), batch, hyper)
         rows = jax.vmap(lambda r, x: self._back(r[:, None], x[None]))(residual.T, batch.rows["x"])
@@ -206,10 +225,13 @@ class CentredGlm(LocalModel):
 
     def _residual(self, step: Array, batch: Minibatch, hyper: PyTree) -> Array:
         """Outputs first, (K, S)."""
+        along = self._along(step, batch)
+        return _weighted_residual(self.family, along, batch, hyper, self.order)
+
+    def _along(self, step: Array, batch: Minibatch) -> Array:
         count = self.family.outputs * self.features
         eta = step[:count].reshape(self.family.outputs, self.features) @ batch.rows["x"].T
-        eta = eta + step[count:][:, None] if self.intercept else eta
-        return _weighted_residual(self.family, eta, batch, hyper, self.order)
+        return eta + step[count:][:, None] if self.intercept else eta
 
     def _back(self, residual: Array, x: Array) -> Array:
         """Sum over rows of ``residual (x) u`` for residuals with outputs first, flat."""
@@ -240,6 +262,22 @@ def _shared_precision(basis: KroneckerBasis, precision: Vector) -> Vector | None
     scaled = by_output(basis, precision) * np.asarray(basis.scale) ** 2
     alike = np.allclose(scaled, scaled[0, 0], rtol=1e-12, atol=0)
     return np.asarray(scaled[0, 0]) if alike else None
+
+
+def _quadratic(z: Array, hyper: PyTree) -> Array:
+    """What is added whole to the batch's estimate, counted from the centre."""
+    return z @ (0.5 * hyper["precision"] * z + hyper["at_center"])
+
+
+def _loss_sum(
+    family: Family, along: Array, batch: Minibatch, hyper: PyTree, order: int = 0
+) -> Array:
+    """Sum of the rows' losses whose derivatives are :func:`_weighted_residual`."""
+    counted = family.folded_remainder_loss if order == 2 else family.folded_loss
+    losses = counted(along, batch.rows, hyper["family"])
+    for weights in (batch.weights, batch.rows.get("w")):
+        losses = losses if weights is None else losses * weights
+    return losses.sum()
 
 
 def _weighted_residual(

@@ -131,6 +131,9 @@ def step_inputs(loop: Loop, problem: Problem, gain: Operator | None = None) -> I
         # Parts are of equal size: the mean of their means is that of the batch, the prior in it.
         return _shared(loop, loop.model.minibatch_gradient(z, minibatch(batch), problem.hyper))
 
+    def loss(z: Array, batch: tuple[PyTree, Array | None]) -> Array:
+        return _shared(loop, loop.model.minibatch_loss(z, minibatch(batch), problem.hyper))
+
     def moments(z: Array, batch: tuple[PyTree, Array | None]) -> tuple[Array, Array]:
         part = minibatch(batch)
         if not loop.parts:
@@ -142,7 +145,7 @@ def step_inputs(loop: Loop, problem: Problem, gain: Operator | None = None) -> I
 
     gain = Diagonal(jnp.ones((), loop.dtype)) if gain is None else gain
     noise = problem.noise_factor
-    return Inputs(gradient, gain, noise, loop.dim, loop.dtype, loop.thin, moments)
+    return Inputs(gradient, gain, noise, loop.dim, loop.dtype, loop.thin, moments, loss)
 
 
 def _shared(loop: Loop, mean: Array) -> Array:

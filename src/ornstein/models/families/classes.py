@@ -59,6 +59,10 @@ class Bernoulli(Family):
         p = jax.nn.sigmoid(along + rows["offset"])
         return p - rows["y"] if "y" in rows else p
 
+    def folded_loss(self, along: Array, rows: PyTree, hyper: PyTree) -> Array:
+        change = softplus(along + rows["offset"]) - softplus(rows["offset"])
+        return change - rows["y"] * along if "y" in rows else change
+
     def probabilities(self, eta: Vector) -> Vector:
         one = scipy.special.expit(eta)
         return np.stack([1 - one, one], axis=1)
@@ -136,6 +140,17 @@ class Categorical(Family):
         p = rows["y"].T
         tangent = p * (along - (p * along).sum(axis=0, keepdims=True))
         return self.folded_residual(along, rows, hyper) - tangent
+
+    def folded_loss(self, along: Array, rows: PyTree, hyper: PyTree) -> Array:
+        offset = rows["offset"].T
+        change = log_sum_exp((along + offset).T) - log_sum_exp(offset.T)
+        return change - (rows["y"].T * along).sum(axis=0)
+
+    def folded_remainder_loss(self, along: Array, rows: PyTree, hyper: PyTree) -> Array:
+        """Half the variance of ``along`` by the means at the offset is the quadratic part."""
+        p = rows["y"].T
+        variance = (p * along**2).sum(axis=0) - (p * along).sum(axis=0) ** 2
+        return self.folded_loss(along, rows, hyper) - 0.5 * variance
 
     def probabilities(self, eta: Vector) -> Vector:
         return np.asarray(scipy.special.softmax(eta, axis=1))

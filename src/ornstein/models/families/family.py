@@ -148,6 +148,22 @@ class Family(ABC):
         """The same less its tangent at the offset (X10), for rows folded of order 2."""
         return self.folded_residual(along, rows, hyper) - rows["curvature"] * along
 
+    def folded_loss(self, along: Array, rows: PyTree, hyper: PyTree) -> Array:
+        """Of every folded row the loss less that at the offset, as :meth:`folded_residual` counts.
+
+        Its derivative by ``along`` is that residual.
+        """
+        change = self._folded_change(along, rows, hyper)
+        return change - rows["residual"] * along if "residual" in rows else change
+
+    def folded_remainder_loss(self, along: Array, rows: PyTree, hyper: PyTree) -> Array:
+        """The same for :meth:`folded_remainder`."""
+        return self.folded_loss(along, rows, hyper) - 0.5 * rows["curvature"] * along**2
+
+    def _folded_change(self, along: Array, rows: PyTree, hyper: PyTree) -> Array:
+        offset, y = rows["offset"], rows["y"]
+        return self.loss(along + offset, y, hyper) - self.loss(offset, y, hyper)
+
     # Predictions -----------------------------------------------------------------------------
 
     def expectation(self, eta: Vector) -> Vector:

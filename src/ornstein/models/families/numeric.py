@@ -47,9 +47,14 @@ class Gaussian(Family):
     def folded_residual(self, along: Array, rows: PyTree, hyper: PyTree) -> Array:
         return self.residual(along, rows["y"], hyper)
 
+    def folded_loss(self, along: Array, rows: PyTree, hyper: PyTree) -> Array:
+        return along * (0.5 * along - rows["y"]) / hyper["noise_scale"] ** 2
+
     def folded_remainder(self, along: Array, rows: PyTree, hyper: PyTree) -> Array:
         """Nothing: the loss is quadratic."""
         return jnp.zeros_like(along)
+
+    folded_remainder_loss = folded_remainder
 
     def expectation(self, eta: Vector) -> Vector:
         return eta

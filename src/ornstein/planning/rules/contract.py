@@ -41,11 +41,15 @@ def _no_moments(position: Array, batch: PyTree) -> tuple[Array, Array]:
     raise NotImplementedError("the rows' own gradients are not at hand")
 
 
+def _no_loss(position: Array, batch: PyTree) -> Array:
+    raise NotImplementedError("the loss itself is not at hand")
+
+
 class Inputs(NamedTuple):
     """What a step uses beside the rule's constants.
 
-    ``gradient`` and ``moments`` take a position and a batch; the latter gives the minibatch
-    gradient and the covariance of its rows' gradients.
+    ``gradient``, ``moments`` and ``loss`` take a position and a batch; the second gives the
+    minibatch gradient and the covariance of its rows' gradients, the third what the gradient is of.
     """
 
     gradient: Callable[[Array, PyTree], Array]
@@ -55,6 +59,7 @@ class Inputs(NamedTuple):
     dtype: Any
     thin: int = 1  # steps per draw
     moments: Callable[[Array, PyTree], tuple[Array, Array]] = _no_moments
+    loss: Callable[[Array, PyTree], Array] = _no_loss
 
     def noise(self, key: Array, shape: tuple[int, ...]) -> Array | None:
         """The injected noise ``N(0, F F')`` of so many steps, (*shape, D); None for no noise."""
