@@ -163,7 +163,10 @@ def replan(post: Posterior, near: Plan) -> Plan:
 
 
 def retuned(plan: Plan, batch_size: int, **options: Any) -> Plan:
-    """A chain's plan with another batch size and other options: nothing is estimated again."""
+    """A chain's plan with another batch size and other options: nothing is estimated again.
+
+    A Metropolis test takes every row once, so that rows are not drawn by their leverage then.
+    """
     task = Task(
         methods.METHODS[plan.method],
         plan.structure,
@@ -173,7 +176,11 @@ def retuned(plan: Plan, batch_size: int, **options: Any) -> Plan:
         plan.layout,
         plan.model,
     )
-    return tune_chain(task, plan.batches.scheme, batch_size, plan.anchor)
+    anchored, scheme = plan.anchor, plan.batches.scheme
+    if options.get("metropolis"):
+        scheme = "windows"
+        anchored = None if anchored is None else replace(anchored, multiplicity=None)
+    return tune_chain(task, scheme, batch_size, anchored)
 
 
 def moved(post: Posterior, plan: Plan, center: Vector, cov: Vector, **options: Any) -> Plan:

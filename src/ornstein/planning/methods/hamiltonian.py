@@ -20,8 +20,13 @@ _NARROWER = 0.5  # of an angle, where none of them bears the minibatches' noise
 _REFRESHED = 0.5  # of a velocity's refreshment that is injected, at least
 
 
-def _rotation(setting: Setting, angle: float | None, keep: float | None) -> Tuned:
+def _rotation(setting: Setting, angle: float | None, keep: float | None, metropolis: bool) -> Tuned:
     A, C_S, N = setting.hessian, setting.batch_noise_cov, setting.num_data
+    if checks.flag("metropolis", metropolis) and setting.noise_factor > 0:
+        raise InputError(
+            "metropolis=True tests every step with all rows, which minibatches do not have: use "
+            f"batch_size={N} and leave batches out, or leave metropolis out."
+        )
     noise = float(theory.relative_eigenvalues(A, N * C_S).max())
     h = _bearable(noise) if angle is None else checks.positive("angle", angle)
     if h >= math.pi:
@@ -38,7 +43,7 @@ def _rotation(setting: Setting, angle: float | None, keep: float | None) -> Tune
             "draws wider than the posterior. Leave angle and keep out, or raise batch_size."
         )
     gain, injected, _ = theory.rotation(A, C_S, N, h, r)
-    return Tuned(gain, injected, Rotation(h, r))
+    return Tuned(gain, injected, Rotation(h, r, float(N) if metropolis else None))
 
 
 def _bearable(noise: float) -> float:
@@ -67,7 +72,7 @@ METHODS = (
         "rotation",
         "Hamiltonian steps that are exact where the posterior is Gaussian, and near it elsewhere",
         {"dense": ("X11", _rotation)},
-        options=MappingProxyType({"angle": None, "keep": None}),
+        options=MappingProxyType({"angle": None, "keep": None, "metropolis": False}),
         control_variates=True,
         any_step=True,
         kick=_kick,

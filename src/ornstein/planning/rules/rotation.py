@@ -1,8 +1,10 @@
 """Rotation steps: exact motion in the Gaussian at the optimum, kicked by what is not Gaussian."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
+import jax
 import jax.numpy as jnp
 
 from ornstein import theory
@@ -16,7 +18,9 @@ from ornstein.planning.rules.fixed_gain import Moving
 class Rotation(Rule):
     """``v <- r v + Q^(1/2) xi``, turn, ``v <- v - 2 sin(h/2) (K ghat - x)``, turn (X11).
 
-    Positions x count from the optimum; a turn is a rotation of (x, v) by half the angle h.
+    Positions x count from the optimum; a turn is a rotation of (x, v) by half the angle h. Turns
+    and kicks keep volumes and can be undone, so that a Metropolis test of a step's energy, which
+    takes all rows, makes the draws those of the posterior itself.
     """
 
     name: ClassVar[str] = "rotation"
@@ -26,6 +30,12 @@ class Rotation(Rule):
 
     angle: float  # h
     keep: float  # r
+    tested: float | None = None  # N, where steps are subject to a Metropolis test
+
+    @property
+    def is_tested(self) -> bool:
+        """Whether steps are subject to a Metropolis test."""
+        return self.tested is not None
 
     def covariance(self, chain: LinearChain) -> Vector:
         K, A, C_S, Q = chain
@@ -46,20 +56,49 @@ class Rotation(Rule):
     def relaxation_steps(self, rates: Vector) -> Vector:
         return theory.rotation_relaxation(rates, self.angle, self.keep)
 
+    def noise(self, inputs: Inputs, key: Array, shape: tuple[int, ...]) -> PyTree:
+        """The velocity's; with that of the tests, if there are any."""
+        if not self.is_tested:
+            return inputs.noise(key, shape)
+        own, tests = jax.random.split(key)
+        return inputs.noise(own, shape), -jax.random.exponential(tests, shape, inputs.dtype)
+
     def begin(self, position: Array) -> Moving:
         return Moving(position, jnp.zeros_like(position))
 
     def advance(
-        self, inputs: Inputs, state: Moving, batch: PyTree, noise: Array | None
+        self, inputs: Inputs, state: Moving, batch: PyTree, noise: PyTree
     ) -> tuple[Moving, Info]:
+        if self.tested is None:
+            return self._turned(inputs, self._refreshed(state, noise), batch)
+        normal, log_uniform = noise
+        before = self._refreshed(state, normal)
+        after, info = self._turned(inputs, before, batch)
+        change = self._energy(inputs, after, batch) - self._energy(inputs, before, batch)
+        accepted = log_uniform < -self.tested * change  # False where that is not a number
+        # A step that is refused turns round: with the velocity kept it could not be undone.
+        stayed = Moving(before.position, -before.velocity)
+        return jax.tree.map(partial(jnp.where, accepted), after, stayed), info
+
+    def _refreshed(self, state: Moving, noise: Array | None) -> Moving:
+        v = self.keep * state.velocity
+        return Moving(state.position, v if noise is None else v + noise)
+
+    def _turned(self, inputs: Inputs, state: Moving, batch: PyTree) -> tuple[Moving, Info]:
         half = 0.5 * jnp.asarray(self.angle, state.position.dtype)
         cos, sin = jnp.cos(half), jnp.sin(half)
-        v = self.keep * state.velocity
-        v = v if noise is None else v + noise
-        x, v = cos * state.position + sin * v, cos * v - sin * state.position
+        x, v = state.position, state.velocity
+        x, v = cos * x + sin * v, cos * v - sin * x
         slope = inputs.gradient(x, batch)
         v = v - 2 * sin * (inputs.gain.matvec(slope) - x)
         return Moving(cos * x + sin * v, cos * v - sin * x), Info(slope)
 
+    def _energy(self, inputs: Inputs, state: Moving, batch: PyTree) -> Array:
+        """Of a row: the loss, and half the velocity's square in units of the posterior."""
+        v = state.velocity
+        return inputs.loss(state.position, batch) + 0.5 * v @ inputs.gain.inverse().matvec(v)
+
     def lines(self) -> list[tuple[str, str]]:
-        return [("rotation", f"by {self.angle:.3g} a step; the velocity keeps {self.keep:.2g}")]
+        tested = "; every step passes a Metropolis test" if self.is_tested else ""
+        about = f"by {self.angle:.3g} a step; the velocity keeps {self.keep:.2g}{tested}"
+        return [("rotation", about)]
