@@ -109,15 +109,31 @@ def test_other_posteriors_are_piloted() -> None:
     assert orn.check(SMALL, result.flat).verdict == "ok"
 
 
-@pytest.mark.parametrize("method", ["rotation", "exact"])
-def test_more_careful_steps_where_a_pilot_is_off(method: str) -> None:
+def quartic() -> orn.Posterior:
     def log_likelihood(params: Any, row: Any) -> Any:
         return -0.5 * jnp.sum((params - row) ** 2) - 4 * jnp.sum((params - row) ** 4)
 
     data = np.random.default_rng(0).normal(size=(50, 1)) * [[0.01]]
-    post = orn.Posterior(log_likelihood, lambda params: -0.5 * params @ params, data, np.zeros(1))
-    careless = orn.plan(post, method, tolerance=None)
-    plan = orn.plan(post, method)
+    return orn.Posterior(log_likelihood, lambda params: -0.5 * params @ params, data, np.zeros(1))
+
+
+def test_X11_steps_on_few_rows_are_tested() -> None:
+    post = quartic()
+    plan = orn.plan(post)
+    assert plan.batch_size == post.num_data
+    assert "every step passes a Metropolis test" in str(plan)
+    assert plan.predicted_error is not None
+    assert plan.predicted_error.sd < 0.05
+    assert orn.check(post, orn.sample(post, plan).flat).verdict == "ok"
+    given = orn.plan(post, metropolis=False)
+    assert "Metropolis" not in str(given)
+
+
+@pytest.mark.parametrize("options", [{"method": "rotation", "batch_size": 50}, {"method": "exact"}])
+def test_more_careful_steps_where_a_pilot_is_off(options: dict[str, Any]) -> None:
+    post = quartic()
+    careless = orn.plan(post, **options, tolerance=None)
+    plan = orn.plan(post, **options)
     assert plan.stability_margin > careless.stability_margin
     np.testing.assert_array_equal(plan.center, careless.center)
     assert plan.predicted_error is not None

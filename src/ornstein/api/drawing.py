@@ -10,6 +10,7 @@ from ornstein import theory
 from ornstein._base.errors import InputError, UnstablePlanError
 from ornstein._base.progress import bar
 from ornstein._base.types import Array, Vector
+from ornstein.api.pilots import AT_ONCE
 from ornstein.curvature.control_variates import batch_size
 from ornstein.hyper import Learning
 from ornstein.models.hyper_targets import HyperTarget
@@ -100,6 +101,10 @@ def _planned(
         )
     if plan_options.get("angle") is not None:
         return plan
+    given = plan_options.get("batch_size")
+    if given is None and not post.quadratic and post.num_data * post.dim <= AT_ONCE:
+        # Steps that are tested have no bias that could add up, and may be wide.
+        return retuned(plan, post.num_data, angle=ANGLES[0], metropolis=True)
     share = float(np.max(plan.geometry.hessian.relative(plan.geometry.prior_hessian)))
     if post.quadratic:
         share = 1.0  # a noise scale multiplies the rows' curvature
@@ -107,8 +112,8 @@ def _planned(
     wide = [h for h in ANGLES if h <= widest and theory.rotation_limit(h) > _SPARE * fastest]
     angle = min(plan.rule.angle, wide[0] if wide else ANGLES[-1])
     rows = plan.batch_size
-    if plan_options.get("batch_size") is None:
+    if given is None:
         # Away from the anchor's values the parameters are wider spread, and batches noisier.
         needed, _ = batch_size(plan.geometry, plan.anchor, theory.kick(angle))
         rows = min(post.num_data, _MORE_ROWS * needed)
-    return retuned(plan, rows, angle=angle)
+    return retuned(plan, rows, angle=angle, metropolis=rows == post.num_data)

@@ -1,7 +1,8 @@
 """Pilots: a plan is run, measured by Stein's identities, and made more careful where it is off.
 
-Steps become smaller and batches larger first; where the posterior's peak says little of it, the
-plan is then made around the pilot's own draws.
+Where reading all rows at every step takes little time, steps then pass a Metropolis test, which
+leaves no error but slow mixing; where the posterior's peak says little of it, they are planned
+around the pilot's own draws. Elsewhere steps become smaller and batches larger.
 """
 
 import math
@@ -33,8 +34,7 @@ _RESOLVED = 0.03  # Monte-Carlo error that a pilot's draws should have, at most
 _JUDGED = 16_384  # draws of all chains at which a pilot is measured, at most,
 _QUICK = 1.0  # and seconds for more draws than the plan suggests
 _UNJUDGED = 0.15  # the same, beyond which its figures mean nothing
-_CANDIDATES = 5  # plans to try,
-_BEFORE_MOVING = 3  # and how many before one is made around the last one's draws
+_CANDIDATES = 5  # plans to try
 _RHOS = (3.0, 10.0, 30.0)
 _SMALL_ANGLES = (0.05, 0.02, 0.01, 0.005, 0.002)
 _FAR = 3  # of these, at once, after a chain that became non-finite
@@ -42,10 +42,18 @@ _AS_PREDICTED, _NEAR = 1.0, 0.0  # where pilots start, in predicted standard dev
 _WORK = 5e8  # multiplications to measure a pilot's draws by
 _STEP, _MULTIPLICATION = 2e-6, 1e-9  # seconds, about
 _LONGEST, _LONGEST_TOGETHER = 20.0, 60.0  # seconds of one pilot, and of all of a plan
+_TESTED_ANGLES = (1.2, 0.8, 0.4)  # of steps that are tested, after the plan's own
 _MOVED_ANGLES = (0.8, 0.8, 0.4, 0.2)  # of plans around a pilot's draws, one after the other
+_TEST = 2  # times as long as a step is one that is tested
 _ALL_ROWS = 1e7  # numbers in a table whose rows are all read at every step, at most
+_SLOW = 8.0  # steps in which a pilot's draws forget, beyond which narrower angles are tried
+_SPARSEST = 20  # times as many steps a draw as predicted, at most
 _REDRAWN = "a chain of the pilot became non-finite and was drawn again: expect it of the run, too"
 _PILOT_KEY = 2**31 - 1  # of the plan's key, for pilots
+
+
+AT_ONCE = 1e5
+"""Numbers in a table whose rows are all read at every step from the beginning, at most."""
 
 
 class Pilot(NamedTuple):
@@ -57,6 +65,8 @@ class Pilot(NamedTuple):
     flat: Vector | None = None
     left: bool = False
     """Whether a chain became non-finite, even if it was drawn again."""
+    slowness: float = 1.0
+    """Draws per effective one."""
 
     @property
     def worst(self) -> float:
@@ -73,6 +83,24 @@ class Pilot(NamedTuple):
         found, cap = self.accuracy, partial(np.minimum, max(tolerance, _RESOLVED))
         pairs = (found.mean_error, found.mean_mc_error), (found.sd_error, found.sd_mc_error)
         return all(bool(np.all(e**2 <= tolerance**2 + (1.5 * cap(mc)) ** 2)) for e, mc in pairs)
+
+    def passes(self, tolerance: float) -> bool:
+        """Whether it is within the tolerance, and no chain left."""
+        return self.within(tolerance) and not self.left
+
+    @property
+    def rank(self) -> tuple[bool, float]:
+        """The lower the better."""
+        return self.left, self.worst
+
+    @property
+    def planned(self) -> Plan:
+        """The plan with the error that was measured, and draws as far apart as they forget."""
+        plan = replace(self.plan, predicted_error=self.error)
+        if not _is_tested(plan):
+            return plan
+        more = int(np.clip(round(self.slowness / 2), 1, _SPARSEST))
+        return replace(plan, thin=more * plan.thin, warmup=more * plan.warmup)
 
     @property
     def error(self) -> PredictedError:
@@ -133,52 +161,91 @@ def piloted(
         return replace(plan, unmeasured=why)
     key = jax.random.fold_in(checks.random_key(given.get("key", 0)), _PILOT_KEY)
     run = partial(_run, post, key=key, dtype=check_dtype(dtype))
-    best, spent = None, 0.0
-    steps, candidate = _Careful(plan, given), replace(plan, dispersion=_AS_PREDICTED)
-    movable = steps.free and post.num_data * post.dim <= _ALL_ROWS
-    for _ in range(_BEFORE_MOVING if movable else _CANDIDATES):
-        spent += _seconds(candidate)
-        if best is not None and spent > _LONGEST_TOGETHER:
-            break
-        pilot = run(candidate)
-        if pilot.within(tolerance) and not pilot.left:
-            return replace(candidate, predicted_error=pilot.error)
-        if best is None or (pilot.left, pilot.worst) <= (best.left, best.worst):
-            best = pilot
-        following = steps.after(pilot)
-        if following is None:
-            break
-        candidate = following
-    assert best is not None
-    if movable and not best.within(tolerance):
-        best = _moved(post, best, run, tolerance)
-        if best.within(tolerance) and not best.left:
-            return replace(best.plan, predicted_error=best.error)
+    steps = _Careful(plan, given)
+    size = post.num_data * post.dim
+    all_rows = steps.free and size <= _ALL_ROWS and _seconds(_tested(plan)) <= _LONGEST
+    first = _tested(plan) if all_rows and size <= AT_ONCE else plan
+    best = run(replace(first, dispersion=_AS_PREDICTED, tolerance=tolerance))
+    tries = _with_all_rows if all_rows else _more_careful
+    best = tries(post, best, steps, run, tolerance)
+    if best.passes(tolerance):
+        return best.planned
     said = _REDRAWN if best.within(tolerance) else best.warning
-    warned = (*best.plan.warnings, said)
-    return replace(best.plan, predicted_error=best.error, warnings=warned)
+    return replace(best.planned, warnings=(*best.plan.warnings, said))
 
 
-def _moved(post: Posterior, best: Pilot, run: Callable[[Plan], Pilot], tolerance: float) -> Pilot:
-    """The best pilot after some that are planned around the last one's draws, all rows a step."""
-    last = best
-    for angle in _MOVED_ANGLES:
-        if last.flat is None:
+def _more_careful(
+    post: Posterior,
+    best: Pilot,
+    steps: "_Careful",
+    run: Callable[[Plan], Pilot],
+    tolerance: float,
+) -> Pilot:
+    """The best pilot after some of smaller steps and larger batches."""
+    del post
+    pilot, spent = best, _seconds(best.plan)
+    for _ in range(_CANDIDATES - 1):
+        following = None if pilot.passes(tolerance) else steps.after(pilot)
+        spent += 0.0 if following is None else _seconds(following)
+        if following is None or spent > _LONGEST_TOGETHER:
             break
-        cov = np.atleast_2d(np.cov(last.flat, rowvar=False))
+        pilot = run(following)
+        best = min(pilot, best, key=lambda one: one.rank)
+    return pilot if pilot.passes(tolerance) else best
+
+
+def _with_all_rows(
+    post: Posterior,
+    best: Pilot,
+    steps: "_Careful",
+    run: Callable[[Plan], Pilot],
+    tolerance: float,
+) -> Pilot:
+    """The best pilot after some whose steps are tested, at last around the last one's draws."""
+    pilot, spent = best, _seconds(best.plan)
+
+    def enough() -> bool:
+        slow = _is_tested(pilot.plan) and pilot.slowness > _SLOW
+        return (pilot.passes(tolerance) and not slow) or spent > _LONGEST_TOGETHER
+
+    def tried(plan: Plan) -> tuple[Pilot, float]:
+        return run(replace(plan, tolerance=tolerance)), spent + _seconds(plan)
+
+    angles = _TESTED_ANGLES if _is_tested(best.plan) else (None, *_TESTED_ANGLES)
+    for angle in angles:
+        if enough():
+            break
+        plan = replace(_tested(steps.plan, angle), dispersion=_AS_PREDICTED)
+        pilot, spent = tried(plan)
+        best = _better(pilot, best, tolerance)
+    for angle in _MOVED_ANGLES:
+        if enough() or pilot.flat is None:
+            break
+        mean, cov = pilot.flat.mean(axis=0), np.atleast_2d(np.cov(pilot.flat, rowvar=False))
         try:
-            plan = planner.moved(post, best.plan, last.flat.mean(axis=0), cov, angle=angle)
+            plan = planner.moved(post, best.plan, mean, cov, angle=angle, metropolis=True)
         except (OrnsteinError, np.linalg.LinAlgError):
             break
-        plan = replace(plan, dispersion=_NEAR, tolerance=tolerance)
-        if _seconds(plan) > _LONGEST:
-            break
-        last = run(plan)
-        if (last.left, last.worst) <= (best.left, best.worst):
-            best = last
-        if last.within(tolerance) and not last.left:
-            break
+        pilot, spent = tried(replace(plan, dispersion=_NEAR))
+        best = _better(pilot, best, tolerance)
     return best
+
+
+def _better(pilot: Pilot, best: Pilot, tolerance: float) -> Pilot:
+    """The nearer one; of two that are near enough, the quicker."""
+    if pilot.passes(tolerance) and best.passes(tolerance):
+        return min(pilot, best, key=lambda one: one.slowness)
+    return min(pilot, best, key=lambda one: one.rank)
+
+
+def _tested(plan: Plan, angle: float | None = None) -> Plan:
+    """A plan of rotation steps that pass a Metropolis test with all rows."""
+    given = {} if angle is None else {"angle": angle}
+    return planner.retuned(plan, plan.num_data, **given, metropolis=True)
+
+
+def _is_tested(plan: Plan) -> bool:
+    return isinstance(plan.rule, Rotation) and plan.rule.is_tested
 
 
 def _unmeasurable(post: Posterior, plan: Plan, on_mesh: bool) -> str:
@@ -200,7 +267,7 @@ def _unmeasurable(post: Posterior, plan: Plan, on_mesh: bool) -> str:
 
 def _seconds(plan: Plan) -> float:
     """About how long a pilot takes; by its work, so that a plan does not depend on the machine."""
-    steps = _CHAINS * (plan.warmup + plan.draws * plan.thin)
+    steps = _CHAINS * (plan.warmup + plan.draws * plan.thin) * (_TEST if _is_tested(plan) else 1)
     return steps * (_STEP + _MULTIPLICATION * plan.batch_size * plan.dim) / 2
 
 
@@ -211,7 +278,8 @@ class _Careful:
         fixed = {name for name, value in given.items() if value is not None}
         turning = isinstance(plan.rule, Rotation)
         self.plan, self.grows = plan, turning and "batch_size" not in fixed
-        own = {"angle", "keep", "at", "batch_size", "control_variates", "geometry_rows"}
+        own = {"angle", "keep", "metropolis", "at", "batch_size"}
+        own |= {"control_variates", "geometry_rows"}
         self.free = turning and not fixed & own and given.get("batches", "auto") == "auto"
         self.changes: list[dict[str, float]] = []
         if isinstance(plan.rule, Rotation) and not fixed & {"angle", "keep"}:
@@ -268,12 +336,14 @@ def _run(post: Posterior, plan: Plan, key: Array, dtype: str) -> Pilot:
     try:
         with np.errstate(over="ignore", invalid="ignore"):
             found = measure(post, draws, _WORK, most=_JUDGED)
-        own = 1 / min_ess(draws)  # these draws' own error, which those of the run do not share
+        effective = min_ess(draws)
+        own = 1 / effective  # these draws' own error, which those of the run do not share
         found = replace(
             found,
             mean_mc_error=np.sqrt(found.mean_mc_error**2 + own),
             sd_mc_error=np.sqrt(found.sd_mc_error**2 + 0.5 * own),
         )
-        return Pilot(plan, found, flat=draws.reshape(-1, plan.dim), left=left)
+        flat = draws.reshape(-1, plan.dim)
+        return Pilot(plan, found, flat=flat, left=left, slowness=len(flat) / max(effective, 1.0))
     except InputError as error:
         return Pilot(plan, None, f"the pilot's draws cannot be measured ({error})", left=left)

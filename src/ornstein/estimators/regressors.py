@@ -187,7 +187,7 @@ class BayesianPoissonRegressor(_BayesianRegressor):
     Examples
     --------
     >>> rng = np.random.default_rng(0)
-    >>> X = rng.normal(size=(500, 2))
+    >>> X = rng.normal(size=(5000, 2))
     >>> y = rng.poisson(np.exp(1.0 + X @ [0.5, -0.5]))
     >>> model = BayesianPoissonRegressor(draws=100).fit(X, y)
     >>> model.coef_.round(1).tolist()

@@ -41,6 +41,18 @@ class HyperTarget(ABC):
     def slope_change(self, eta: Array, theta: Array, known: PyTree) -> Array:
         """Gradient of ``-log p(theta | data, lambda)`` less that at the anchor's lambda."""
 
+    @abstractmethod
+    def curvature(self, eta: Array, known: PyTree) -> tuple[Array, Array]:
+        """By what the rows' Hessian of ``-log p`` is multiplied, and the diagonal of the prior's.
+
+        The prior's is that at the anchor's parameters.
+        """
+
+    def loss_change(self, eta: Array, theta: Array, known: PyTree) -> Array:
+        """What :meth:`slope_change` is the gradient of, up to a term without theta."""
+        here, there = (self.log_density(e, theta, known) for e in (eta, known["eta"]))
+        return jnp.sum(there) - jnp.sum(here)
+
     def slope(self, eta: Array, theta: Array, known: PyTree) -> Array:
         """Gradient of minus the log-density by eta."""
         return -jax.grad(lambda e: jnp.sum(self.log_density(e, theta, known)))(eta)
@@ -62,6 +74,16 @@ class PriorTarget(HyperTarget):
     def slope_change(self, eta: Array, theta: Array, known: PyTree) -> Array:
         slope = jax.grad(self._prior_loss)
         return slope(theta, eta, known) - slope(theta, known["eta"], known)
+
+    def curvature(self, eta: Array, known: PyTree) -> tuple[Array, Array]:
+        diagonal = self.prior_product(eta, jnp.ones_like(known["center"]), known)
+        return jnp.ones((), diagonal.dtype), diagonal
+
+    def prior_product(self, eta: Array, vector: Array, known: PyTree) -> Array:
+        """The prior's Hessian of ``-log p`` at the anchor's parameters, times a vector."""
+        slope = jax.grad(self._prior_loss)
+        _, found = jax.jvp(lambda t: slope(t, eta, known), (known["center"],), (vector,))
+        return jnp.asarray(found)
 
     def _prior_loss(self, theta: Array, eta: Array, known: PyTree) -> Array:
         put = self.learnable.assign(self.learnable.from_real(eta), known["numbers"])
@@ -112,6 +134,14 @@ class GlmTarget(HyperTarget):
             moved = jnp.exp(eta[first:]) - jnp.exp(known["eta"][first:])
             change = change + (moved @ known["members"]) * theta
         return change
+
+    def curvature(self, eta: Array, known: PyTree) -> tuple[Array, Array]:
+        power, first = jnp.ones((), eta.dtype), 0
+        if self.noise is not None:
+            power, first = jnp.exp(2 * (known["eta"][0] - eta[0])), 1
+        if self.spread is None:
+            return power, known["fixed"]
+        return power, known["fixed"] + jnp.exp(eta[first:]) @ known["members"]
 
     def _rows_slope(self, theta: Array, known: PyTree) -> Array:
         """Gradient of the rows' ``-log p(y | theta)`` at the anchor's noise scale."""
@@ -185,13 +215,14 @@ def known_at(
     """What a target takes: values at the anchor, where ``-log p`` has that slope and Hessian."""
     eta = post.learnable.to_real(post.hyperparameters)
     if not isinstance(target, GlmTarget):
-        return {"eta": eta, "numbers": post.hyper}
-    known: dict[str, Any] = {"eta": eta}
+        return {"eta": eta, "numbers": post.hyper, "center": center}
+    prior = np.asarray(post.hyper["prior_precision"], float) * np.ones_like(center)
+    known: dict[str, Any] = {"eta": eta, "fixed": prior}
     groups = np.asarray(target.groups)
     if target.spread is not None:
         known["members"] = (np.arange(target.precisions)[:, None] == groups[None]).astype(float)
+        known["fixed"] = np.where(groups < 0, prior, 0.0)
     if target.noise is not None:
-        prior = np.asarray(post.hyper["prior_precision"], float) * np.ones_like(center)
         squares, weight = _residuals(post, center)
         known |= {"center": center, "slope": slope - prior * center}
         known |= {"hessian": precision - np.diag(prior), "squares": squares, "weight": weight}

@@ -1,7 +1,12 @@
 """Steps that draw hyperparameters too (X13): a step of the parameters, then the others given them.
 
 The rows are read by the step of the parameters alone. What other hyperparameters than the anchor's
-change of the gradient is added to it exactly, without noise.
+change of the gradient is added to it exactly, without noise. Steps are made in coordinates that
+follow the hyperparameters (``conditional``).
+
+Given the effects, their standard deviation moves little where the data say little of each. Where a
+step's loss is exact, a hyperparameter also moves while those coordinates stay, subject to a
+Metropolis test: nearly a draw of its own posterior, the parameters integrated out.
 """
 
 from collections.abc import Callable
@@ -17,10 +22,13 @@ from ornstein.linalg.operators import IDENTITY, Factor
 from ornstein.models.hyper_targets import HyperTarget, known_at
 from ornstein.models.posterior import Posterior
 from ornstein.planning.plans import Plan
+from ornstein.planning.rules import Rotation
 from ornstein.planning.rules.contract import Info, Inputs, Rule, State
+from ornstein.sampling.conditional import Conditional, Shape
 
 _OUT = 5  # widths by which an interval is widened, at most
 _SHRINK = 40  # times it is narrowed, at most
+_STEP = 1.2  # widths: standard deviation of the moves that are tested
 
 
 class Drawn(NamedTuple):
@@ -44,7 +52,15 @@ class Drawn(NamedTuple):
             factor=IDENTITY,
             num_data=np.asarray(float(plan.num_data)),
             target=self.target,
+            exact_loss=_loss_is_exact(post, plan),
         )
+
+
+def _loss_is_exact(post: Posterior, plan: Plan) -> bool:
+    """Whether a step's rows give differences of the loss without noise."""
+    if post.quadratic and plan.anchor is not None and plan.anchor.order == 2:
+        return True
+    return isinstance(plan.rule, Rotation) and plan.rule.is_tested
 
 
 class Drawing(NamedTuple):
@@ -73,9 +89,13 @@ class WithHyper(Rule):
     factor: Factor  # theta = center + factor z
     num_data: Vector
     target: HyperTarget = field(metadata={"static": True})
+    exact_loss: bool = field(default=False, metadata={"static": True})
+    shape: Shape | None = None
 
     def whitened(self, factor: Factor, dim: int) -> Self:
-        return replace(self, inner=self.inner.whitened(factor, dim), factor=factor)
+        inner = self.inner.whitened(factor, dim)
+        shape = Shape.of(self.target, self.known, factor, float(self.num_data))
+        return replace(self, inner=inner, factor=factor, shape=shape)
 
     def noise_factor(self, root: Factor | None) -> Factor | None:
         return self.inner.noise_factor(root)
@@ -93,18 +113,69 @@ class WithHyper(Rule):
         self, inputs: Inputs, state: Drawing, batch: PyTree, noise: PyTree
     ) -> tuple[Drawing, Info]:
         own, bits = noise
+        key, moving = jax.random.split(jax.random.wrap_key_data(bits))
+        moved, info = self._stepped(inputs, state, batch, own)
+        theta = self._theta(moved.position)
+        eta = draw_given(self.target, state.eta, theta, self.known, self.widths, key)
+        after = Drawing(moved.position, moved, eta)
+        if self.shape is not None and self.exact_loss:
+            after = self._moved(inputs, self.shape, after, batch, moving)
+        return after, info
+
+    def _stepped(
+        self, inputs: Inputs, state: Drawing, batch: PyTree, noise: PyTree
+    ) -> tuple[State, Info]:
+        """A step of the parameters given the hyperparameters."""
 
         def gradient(z: Array, rows: PyTree) -> Array:
-            change = self.target.slope_change(state.eta, self._theta(z), self.known)
-            return inputs.gradient(z, rows) + self.factor.rmatvec(change) / self.num_data
+            return inputs.gradient(z, rows) + self._slope_change(state.eta, self._theta(z))
 
-        moved, info = self.inner.advance(
-            inputs._replace(gradient=gradient), state.inner, batch, own
+        def loss(z: Array, rows: PyTree) -> Array:
+            change = self.target.loss_change(state.eta, self._theta(z), self.known)
+            return inputs.loss(z, rows) + change / self.num_data
+
+        if self.shape is None:
+            given = inputs._replace(gradient=gradient, loss=loss)
+            return self.inner.advance(given, state.inner, batch, noise)
+        own = self._conditional(self.shape, state.eta)
+        given = inputs._replace(
+            gradient=lambda w, rows: own.slope(gradient(own.position(w), rows)),
+            loss=lambda w, rows: loss(own.position(w), rows),
         )
-        theta = self._theta(moved.position)
-        key = jax.random.wrap_key_data(bits)
-        eta = draw_given(self.target, state.eta, theta, self.known, self.widths, key)
-        return Drawing(moved.position, moved, eta), info
+        inner = state.inner._replace(position=own.coordinates(state.position))
+        moved, info = self.inner.advance(given, inner, batch, noise)
+        return moved._replace(position=own.position(moved.position)), info
+
+    def _conditional(self, shape: Shape, eta: Array) -> Conditional:
+        power, diagonal = self.target.curvature(eta, self.known)
+        return shape.given(power, diagonal, self._slope_change(eta, self.center))
+
+    def _slope_change(self, eta: Array, theta: Array) -> Array:
+        """What these hyperparameters add to a row's gradient by z."""
+        change = self.target.slope_change(eta, theta, self.known)
+        return jnp.asarray(self.factor.rmatvec(change)) / self.num_data
+
+    def _moved(
+        self, inputs: Inputs, shape: Shape, state: Drawing, batch: PyTree, key: Array
+    ) -> Drawing:
+        """One hyperparameter moved, the parameters along with it, if that passes its test."""
+        which, by, test = jax.random.split(key, 3)
+        index = jax.random.randint(which, (), 0, len(state.eta))
+        step = _STEP * self.widths[index] * jax.random.normal(by, (), state.eta.dtype)
+        eta = state.eta.at[index].add(step)
+        before, after = (self._conditional(shape, e) for e in (state.eta, eta))
+        z = after.position(before.coordinates(state.position))
+
+        def log_density(z: Array, eta: Array) -> Array:
+            data = inputs.loss(z, batch) * self.num_data
+            return -data - self.target.loss_change(eta, self._theta(z), self.known)
+
+        ratio = log_density(z, eta) - log_density(state.position, state.eta)
+        ratio = ratio + after.log_volume - before.log_volume
+        accepted = -jax.random.exponential(test, (), ratio.dtype) < ratio
+        z = jnp.where(accepted, z, state.position)
+        inner = state.inner._replace(position=z)
+        return Drawing(z, inner, jnp.where(accepted, eta, state.eta))
 
     def _theta(self, z: Array) -> Array:
         theta: Array = self.center + self.factor.matvec(z)
