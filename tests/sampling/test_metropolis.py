@@ -42,11 +42,11 @@ def assert_gamma(draws: Any, within: float = 4.0) -> None:
             assert abs(own.mean() - share) < within * error, (parameter, share)
 
 
-@pytest.mark.parametrize("angle", [np.pi / 2, 0.6])
-def test_X11_tested_steps_draw_from_the_posterior_itself(angle: float) -> None:
+@pytest.mark.parametrize(("angle", "kicks"), [(np.pi / 2, 1), (0.6, 1), (0.4, 4)])
+def test_X11_tested_steps_draw_from_the_posterior_itself(angle: float, kicks: int) -> None:
     post = log_rates()
     options: dict[str, Any] = {"batch_size": 10, "angle": angle, "control_variates": False}
-    plan = planner.plan(post, "rotation", metropolis=True, **options)
+    plan = planner.plan(post, "rotation", metropolis=True, kicks=kicks, **options)
     result = orn.sample(post, plan, key=1, draws=8000, dtype="float64")
     assert_gamma(result.flat)
     stayed = (np.diff(result.flat, axis=1) == 0).all(axis=-1).mean()
@@ -91,12 +91,48 @@ def test_X11_a_step_to_where_the_loss_is_not_a_number_is_refused() -> None:
     assert abs(result.flat.mean() - exact.mean()) < 4 * error
 
 
+def separated(dim: int) -> orn.Posterior:
+    """A logistic regression whose columns separate the classes: far from Gaussian."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, dim))
+    return orn.models.logistic(X, X[:, 0] > 0, prior_precision=0.05)
+
+
+@pytest.mark.pilot
+def test_X11_steps_of_several_kicks_where_single_ones_are_refused() -> None:
+    post = separated(20)
+    plan = orn.plan(post)
+    assert isinstance(plan.rule, Rotation)
+    assert plan.rule.kicks > 1
+    assert "times by" in str(plan)
+    result = orn.sample(post, plan, key=1)
+    assert result.summary()["r_hat"].max() < 1.02
+    assert orn.check(post, result.flat).verdict == "ok"
+
+
+@pytest.mark.pilot
+def test_steps_are_tested_where_parameters_are_too_many_to_be_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("ornstein.api.pilots.MATRICES", 19)
+    plan = orn.plan(separated(20))
+    assert isinstance(plan.rule, Rotation)
+    assert plan.rule.is_tested
+    assert plan.rule.kicks > 1
+    assert plan.predicted_error is None
+    assert "more than" in plan.unmeasured
+
+
 def test_tests_need_all_rows() -> None:
     post = zoo(rows=200)["logistic"]
     with pytest.raises(orn.InputError, match="batch_size=200 and leave batches out"):
         orn.plan(post, "rotation", batch_size=20, metropolis=True)
     with pytest.raises(orn.InputError, match="metropolis"):
         orn.plan(post, "rotation", batch_size=200, metropolis="yes")
+    with pytest.raises(orn.InputError, match="kicks=4 are of steps that pass a Metropolis test"):
+        orn.plan(post, "rotation", kicks=4)
+    with pytest.raises(orn.InputError, match="below pi, half a turn; found 4 \\(4 kicks\\)"):
+        orn.plan(post, "rotation", batch_size=200, metropolis=True, angle=1.0, kicks=4)
     plan = planner.retuned(planner.plan(post, batches="weighted"), 200, metropolis=True)
     assert plan.batches.scheme == "windows"
     assert isinstance(plan.rule, Rotation)

@@ -10,7 +10,7 @@ from ornstein import theory
 from ornstein._base.errors import InputError, UnstablePlanError
 from ornstein._base.progress import bar
 from ornstein._base.types import Array, Vector
-from ornstein.api.pilots import AT_ONCE
+from ornstein.api.pilots import AT_ONCE, KICKS, tested
 from ornstein.curvature.control_variates import batch_size
 from ornstein.hyper import Learning
 from ornstein.models.hyper_targets import HyperTarget
@@ -27,7 +27,8 @@ from ornstein.sampling.settings import Settings
 from ornstein.storage.codec import register
 
 _PILOT = 400  # draws a chain of the run that finds the anchor
-_PATIENCE = (0.4, 20.0), (0.2, np.inf)  # angles, and draws in which they must forget
+_ANGLES = (0.4, 0.2)  # of steps that are not tested, one after the other until they mix
+_PATIENCE = 20.0  # draws in which they must forget
 _FAR = 3.0  # posterior standard deviations of a hyperparameter within which steps are stable,
 _SPARE = 1.5  # with that much to spare
 _WIDTHS = 0.1, 3.0  # least and largest step of a slice on the real line
@@ -61,54 +62,59 @@ def anchored(
     """Move the anchor from the learned values to the middle of a pilot's, and plan there.
 
     Where hyperparameters forget slowly, a small bias of every step adds up: angles are narrower
-    then, and a pilot at the narrower one finds how many steps a draw takes.
+    then, or steps that are tested have more kicks, and a pilot finds how many steps a draw takes.
     """
     shown = bar("finding the hyperparameters", progress)
     eta, deviations = post.learnable.to_real(post.hyperparameters), learning.deviations
-    for number, (widest, patience) in enumerate(_PATIENCE):
-        plan = _planned(post, plan_options, deviations, widest)
+    for number in range(len(KICKS)):
+        plan, is_last = _planned(post, plan_options, deviations, number)
         beside = Beside(eta, np.clip(2 * deviations, *_WIDTHS), plan.thin)
         settings = Settings(chains, _PILOT, plan.thin, plan.warmup, 1.0, dtype, None)
         fresh = jax.random.fold_in(key, number)
         done = run_chains(post, plan, fresh, settings, shown, drawn=beside.drawn(target))
         if done.status.kind == "interrupted":
             raise KeyboardInterrupt("interrupted while finding hyperparameters: nothing drawn yet.")
-        if not done.status.ok or done.hyper is None:
-            continue
-        settled = done.hyper[:, _PILOT // 4 :]
-        eta = np.median(settled.reshape(-1, settled.shape[-1]), axis=0)
-        deviations = settled.std(axis=(0, 1))
-        post = post.with_hyper(post.learnable.host_values(eta), post.layout.unravel(plan.center))
-        slowness = settled[..., 0].size / max(min_ess(settled), 1.0)
-        if slowness <= patience or plan_options.get("angle") is not None:
+        if done.status.ok and done.hyper is not None:
+            settled = done.hyper[:, _PILOT // 4 :]
+            eta = np.median(settled.reshape(-1, settled.shape[-1]), axis=0)
+            deviations = settled.std(axis=(0, 1))
+            values, start = post.learnable.host_values(eta), post.layout.unravel(plan.center)
+            post = post.with_hyper(values, start)
+            least = min(min_ess(settled), min_ess(done.flat[:, _PILOT // 4 :]))
+            slowness = settled[..., 0].size / max(least, 1.0)
+        if is_last or (done.status.ok and slowness <= _PATIENCE):
             break
     if not done.status.ok:
         raise UnstablePlanError(f"while finding the hyperparameters, {done.status.message}")
-    plan = _planned(post, plan_options, deviations, widest)
+    plan, _ = _planned(post, plan_options, deviations, number)
     thin = plan.thin * int(np.clip(round(slowness / 2), 1, _SLOWEST))
     return post, plan, Beside(eta, np.clip(2 * deviations, *_WIDTHS), thin)
 
 
 def _planned(
-    post: Posterior, plan_options: Mapping[str, Any], deviations: Vector, widest: float
-) -> Plan:
-    """A plan whose steps stay stable however far the hyperparameters are likely to go."""
+    post: Posterior, plan_options: Mapping[str, Any], deviations: Vector, number: int
+) -> tuple[Plan, bool]:
+    """A plan whose steps stay stable however far the hyperparameters are likely to go.
+
+    The more careful the higher the number; and whether there is none more careful.
+    """
     plan = make_plan(post, **plan_options)
     if not isinstance(plan.rule, Rotation) or plan.anchor is None:
         raise InputError(
             "hyper='draw' needs rotation steps with control variates, and this plan has "
             f"method={plan.method!r}: leave method and structure out, or use hyper='learn'."
         )
-    if plan_options.get("angle") is not None:
-        return plan
+    if plan_options.get("angle") is not None or plan.rule.is_tested:
+        return plan, True
     given = plan_options.get("batch_size")
     if given is None and not post.quadratic and post.num_data * post.dim <= AT_ONCE:
         # Steps that are tested have no bias that could add up, and may be wide.
-        return retuned(plan, post.num_data, angle=ANGLES[0], metropolis=True)
+        return tested(plan, KICKS[number]), number + 1 == len(KICKS)
     share = float(np.max(plan.geometry.hessian.relative(plan.geometry.prior_hessian)))
     if post.quadratic:
         share = 1.0  # a noise scale multiplies the rows' curvature
     fastest = 1 + min(1.0, share) * float(np.expm1(min(_FAR * deviations.max(), 8.0)))
+    widest = _ANGLES[min(number, len(_ANGLES) - 1)]
     wide = [h for h in ANGLES if h <= widest and theory.rotation_limit(h) > _SPARE * fastest]
     angle = min(plan.rule.angle, wide[0] if wide else ANGLES[-1])
     rows = plan.batch_size
@@ -116,4 +122,6 @@ def _planned(
         # Away from the anchor's values the parameters are wider spread, and batches noisier.
         needed, _ = batch_size(plan.geometry, plan.anchor, theory.kick(angle))
         rows = min(post.num_data, _MORE_ROWS * needed)
-    return retuned(plan, rows, angle=angle, metropolis=rows == post.num_data)
+        if rows == post.num_data and not post.quadratic:
+            return tested(plan, KICKS[number]), number + 1 == len(KICKS)
+    return retuned(plan, rows, angle=angle), number + 1 >= len(_ANGLES)

@@ -40,17 +40,21 @@ _SMALL_ANGLES = (0.05, 0.02, 0.01, 0.005, 0.002)
 _FAR = 3  # of these, at once, after a chain that became non-finite
 _AS_PREDICTED, _NEAR = 1.0, 0.0  # where pilots start, in predicted standard deviations
 _WORK = 5e8  # multiplications to measure a pilot's draws by
-_STEP, _MULTIPLICATION = 2e-6, 1e-9  # seconds, about
+_STEP, _MULTIPLICATION = 2e-6, 3e-10  # seconds, about
 _LONGEST, _LONGEST_TOGETHER = 20.0, 60.0  # seconds of one pilot, and of all of a plan
-_TESTED_ANGLES = (1.2, 0.8, 0.4)  # of steps that are tested, after the plan's own
-_MOVED_ANGLES = (0.8, 0.8, 0.4, 0.2)  # of plans around a pilot's draws, one after the other
-_TEST = 2  # times as long as a step is one that is tested
+_MOVES = 3  # plans around a pilot's draws, one after the other
 _ALL_ROWS = 1e7  # numbers in a table whose rows are all read at every step, at most
-_SLOW = 8.0  # steps in which a pilot's draws forget, beyond which narrower angles are tried
+_SLOW = 8.0  # steps in which a pilot's draws forget, beyond which more kicks are tried
 _SPARSEST = 20  # times as many steps a draw as predicted, at most
 _REDRAWN = "a chain of the pilot became non-finite and was drawn again: expect it of the run, too"
 _PILOT_KEY = 2**31 - 1  # of the plan's key, for pilots
 
+
+_TOO_MANY = f"more than {MATRICES} parameters"
+_MIXING = 200  # draws a chain of a pilot that is not measured
+
+KICKS = (1, 4, 16, 48)
+"""Of a step that is tested, one after the other until it mixes."""
 
 AT_ONCE = 1e5
 """Numbers in a table whose rows are all read at every step from the beginning, at most."""
@@ -67,6 +71,8 @@ class Pilot(NamedTuple):
     """Whether a chain became non-finite, even if it was drawn again."""
     slowness: float = 1.0
     """Draws per effective one."""
+    judged: bool = True
+    """Whether its draws were measured; parameters may be too many for that."""
 
     @property
     def worst(self) -> float:
@@ -77,9 +83,12 @@ class Pilot(NamedTuple):
         return float(np.nan_to_num(np.abs(errors), nan=math.inf).max())
 
     def within(self, tolerance: float) -> bool:
-        """Whether no error is beyond the tolerance by more than Monte-Carlo error explains."""
+        """Whether no error is beyond the tolerance by more than Monte-Carlo error explains.
+
+        Of steps that are tested and whose draws are not measured, whether they mix.
+        """
         if self.accuracy is None:
-            return False
+            return not self.judged and self.slowness <= _SLOW
         found, cap = self.accuracy, partial(np.minimum, max(tolerance, _RESOLVED))
         pairs = (found.mean_error, found.mean_mc_error), (found.sd_error, found.sd_mc_error)
         return all(bool(np.all(e**2 <= tolerance**2 + (1.5 * cap(mc)) ** 2)) for e, mc in pairs)
@@ -89,14 +98,22 @@ class Pilot(NamedTuple):
         return self.within(tolerance) and not self.left
 
     @property
+    def kicks(self) -> int:
+        """Gradients of a step."""
+        return self.plan.rule.kicks if isinstance(self.plan.rule, Rotation) else 1
+
+    @property
     def rank(self) -> tuple[bool, float]:
         """The lower the better."""
-        return self.left, self.worst
+        return self.left, self.worst if self.judged else self.slowness
 
     @property
     def planned(self) -> Plan:
         """The plan with the error that was measured, and draws as far apart as they forget."""
-        plan = replace(self.plan, predicted_error=self.error)
+        if self.judged:
+            plan = replace(self.plan, predicted_error=self.error)
+        else:
+            plan = replace(self.plan, unmeasured=_TOO_MANY)
         if not _is_tested(plan):
             return plan
         more = int(np.clip(round(self.slowness / 2), 1, _SPARSEST))
@@ -125,6 +142,8 @@ class Pilot(NamedTuple):
             f"the posterior is too far from a Gaussian at its peak for method={method!r}, as with "
             "several modes or a funnel; use method='nuts', or reparametrise"
         )
+        if not self.judged:
+            return f"the pilot's chains mix too slowly: {causes}"
         if self.accuracy is None or not math.isfinite(self.worst):
             return f"{self.stopped or 'the pilot found no peak where its draws are'}: {causes}"
         found, error = self.accuracy, self.error
@@ -159,12 +178,14 @@ def piloted(
     why = _unmeasurable(post, plan, on_mesh)
     if why:
         return replace(plan, unmeasured=why)
+    steps = _Careful(plan, given)
+    size, judged = post.num_data * post.dim, plan.dim <= MATRICES
+    all_rows = steps.free and size <= _ALL_ROWS and _seconds(tested(plan, 1)) <= _LONGEST
+    if not judged and not all_rows:
+        return replace(plan, unmeasured=_TOO_MANY)
     key = jax.random.fold_in(checks.random_key(given.get("key", 0)), _PILOT_KEY)
     run = partial(_run, post, key=key, dtype=check_dtype(dtype))
-    steps = _Careful(plan, given)
-    size = post.num_data * post.dim
-    all_rows = steps.free and size <= _ALL_ROWS and _seconds(_tested(plan)) <= _LONGEST
-    first = _tested(plan) if all_rows and size <= AT_ONCE else plan
+    first = tested(plan, 1) if all_rows and (size <= AT_ONCE or not judged) else plan
     best = run(replace(first, dispersion=_AS_PREDICTED, tolerance=tolerance))
     tries = _with_all_rows if all_rows else _more_careful
     best = tries(post, best, steps, run, tolerance)
@@ -201,47 +222,47 @@ def _with_all_rows(
     run: Callable[[Plan], Pilot],
     tolerance: float,
 ) -> Pilot:
-    """The best pilot after some whose steps are tested, at last around the last one's draws."""
-    pilot, spent = best, _seconds(best.plan)
+    """The best pilot after some whose steps are tested, at last around the best one's draws."""
+    spent = _seconds(best.plan)
+
+    def tried(plan: Plan) -> Pilot:
+        nonlocal spent
+        spent += _seconds(plan)
+        return run(replace(plan, dispersion=_NEAR, tolerance=tolerance))
 
     def enough() -> bool:
-        slow = _is_tested(pilot.plan) and pilot.slowness > _SLOW
-        return (pilot.passes(tolerance) and not slow) or spent > _LONGEST_TOGETHER
+        mixes = best.slowness <= _SLOW or not _is_tested(best.plan)
+        return (best.passes(tolerance) and mixes) or spent > _LONGEST_TOGETHER
 
-    def tried(plan: Plan) -> tuple[Pilot, float]:
-        return run(replace(plan, tolerance=tolerance)), spent + _seconds(plan)
-
-    angles = _TESTED_ANGLES if _is_tested(best.plan) else (None, *_TESTED_ANGLES)
-    for angle in angles:
+    for kicks in KICKS[1:] if _is_tested(best.plan) else KICKS:
         if enough():
+            return best
+        best = _better(tried(tested(steps.plan, kicks)), best, tolerance)
+    for _ in range(_MOVES):
+        if enough() or best.flat is None:
             break
-        plan = replace(_tested(steps.plan, angle), dispersion=_AS_PREDICTED)
-        pilot, spent = tried(plan)
-        best = _better(pilot, best, tolerance)
-    for angle in _MOVED_ANGLES:
-        if enough() or pilot.flat is None:
-            break
-        mean, cov = pilot.flat.mean(axis=0), np.atleast_2d(np.cov(pilot.flat, rowvar=False))
+        mean, cov = best.flat.mean(axis=0), np.atleast_2d(np.cov(best.flat, rowvar=False))
+        kicks = min(2 * best.kicks, KICKS[-1])
+        options = {"angle": ANGLES[0] / kicks, "kicks": kicks, "metropolis": True}
         try:
-            plan = planner.moved(post, best.plan, mean, cov, angle=angle, metropolis=True)
+            plan = planner.moved(post, best.plan, mean, cov, **options)
         except (OrnsteinError, np.linalg.LinAlgError):
             break
-        pilot, spent = tried(replace(plan, dispersion=_NEAR))
-        best = _better(pilot, best, tolerance)
+        best = _better(tried(plan), best, tolerance)
     return best
 
 
 def _better(pilot: Pilot, best: Pilot, tolerance: float) -> Pilot:
     """The nearer one; of two that are near enough, the quicker."""
     if pilot.passes(tolerance) and best.passes(tolerance):
-        return min(pilot, best, key=lambda one: one.slowness)
+        return min(pilot, best, key=lambda one: one.slowness * one.kicks)
     return min(pilot, best, key=lambda one: one.rank)
 
 
-def _tested(plan: Plan, angle: float | None = None) -> Plan:
-    """A plan of rotation steps that pass a Metropolis test with all rows."""
-    given = {} if angle is None else {"angle": angle}
-    return planner.retuned(plan, plan.num_data, **given, metropolis=True)
+def tested(plan: Plan, kicks: int) -> Plan:
+    """A plan of rotation steps that pass a Metropolis test with all rows, after so many kicks."""
+    angle = ANGLES[0] / kicks
+    return planner.retuned(plan, plan.num_data, angle=angle, kicks=kicks, metropolis=True)
 
 
 def _is_tested(plan: Plan) -> bool:
@@ -254,8 +275,6 @@ def _unmeasurable(post: Posterior, plan: Plan, on_mesh: bool) -> str:
         return f"method={plan.method!r} has no steps to tune"
     if plan.target != "posterior":
         return f"the draws aim at the {plan.target} covariance"
-    if plan.dim > MATRICES:
-        return f"more than {MATRICES} parameters"
     if post.on_disk:
         return "the rows stay on disk"
     if on_mesh:
@@ -267,7 +286,9 @@ def _unmeasurable(post: Posterior, plan: Plan, on_mesh: bool) -> str:
 
 def _seconds(plan: Plan) -> float:
     """About how long a pilot takes; by its work, so that a plan does not depend on the machine."""
-    steps = _CHAINS * (plan.warmup + plan.draws * plan.thin) * (_TEST if _is_tested(plan) else 1)
+    steps = _CHAINS * (plan.warmup + plan.draws * plan.thin)
+    if isinstance(plan.rule, Rotation) and plan.rule.is_tested:
+        steps *= plan.rule.kicks + 1  # the test reads the rows twice, at half a gradient's cost
     return steps * (_STEP + _MULTIPLICATION * plan.batch_size * plan.dim) / 2
 
 
@@ -278,7 +299,7 @@ class _Careful:
         fixed = {name for name, value in given.items() if value is not None}
         turning = isinstance(plan.rule, Rotation)
         self.plan, self.grows = plan, turning and "batch_size" not in fixed
-        own = {"angle", "keep", "metropolis", "at", "batch_size"}
+        own = {"angle", "keep", "metropolis", "kicks", "at", "batch_size"}
         own |= {"control_variates", "geometry_rows"}
         self.free = turning and not fixed & own and given.get("batches", "auto") == "auto"
         self.changes: list[dict[str, float]] = []
@@ -317,8 +338,10 @@ def _run(post: Posterior, plan: Plan, key: Array, dtype: str) -> Pilot:
 
     Runs of other lengths would be compiled anew.
     """
-    settings = Settings(_CHAINS, plan.draws, plan.thin, plan.warmup, plan.dispersion, dtype, None)
-    affordable = int(_QUICK / _seconds(plan))
+    judged = plan.dim <= MATRICES
+    each = plan.draws if judged else min(plan.draws, _MIXING)
+    settings = Settings(_CHAINS, each, plan.thin, plan.warmup, plan.dispersion, dtype, None)
+    affordable = int(_QUICK / _seconds(plan)) if judged else 1
     runs = max(1, min(affordable, _JUDGED // (_CHAINS * plan.draws)))
     pieces, left = [], False
     for number in range(runs):
@@ -333,17 +356,19 @@ def _run(post: Posterior, plan: Plan, key: Array, dtype: str) -> Pilot:
         left |= bool(len(done.path.get("redrawn", ())))
         pieces.append(done.flat)
     draws = np.concatenate(pieces, axis=1)
+    flat, effective = draws.reshape(-1, plan.dim), min_ess(draws)
+    made = partial(Pilot, plan, flat=flat, left=left, slowness=len(flat) / max(effective, 1.0))
+    if not judged:
+        return made(None, judged=False)
     try:
         with np.errstate(over="ignore", invalid="ignore"):
             found = measure(post, draws, _WORK, most=_JUDGED)
-        effective = min_ess(draws)
         own = 1 / effective  # these draws' own error, which those of the run do not share
         found = replace(
             found,
             mean_mc_error=np.sqrt(found.mean_mc_error**2 + own),
             sd_mc_error=np.sqrt(found.sd_mc_error**2 + 0.5 * own),
         )
-        flat = draws.reshape(-1, plan.dim)
-        return Pilot(plan, found, flat=flat, left=left, slowness=len(flat) / max(effective, 1.0))
     except InputError as error:
-        return Pilot(plan, None, f"the pilot's draws cannot be measured ({error})", left=left)
+        return made(None, f"the pilot's draws cannot be measured ({error})")
+    return made(found)

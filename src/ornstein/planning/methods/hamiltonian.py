@@ -20,18 +20,28 @@ _NARROWER = 0.5  # of an angle, where none of them bears the minibatches' noise
 _REFRESHED = 0.5  # of a velocity's refreshment that is injected, at least
 
 
-def _rotation(setting: Setting, angle: float | None, keep: float | None, metropolis: bool) -> Tuned:
+def _rotation(
+    setting: Setting, angle: float | None, keep: float | None, metropolis: bool, kicks: int
+) -> Tuned:
     A, C_S, N = setting.hessian, setting.batch_noise_cov, setting.num_data
     if checks.flag("metropolis", metropolis) and setting.noise_factor > 0:
         raise InputError(
             "metropolis=True tests every step with all rows, which minibatches do not have: use "
             f"batch_size={N} and leave batches out, or leave metropolis out."
         )
+    if checks.whole("kicks", kicks) > 1 and not metropolis:
+        raise InputError(
+            f"kicks={kicks} are of steps that pass a Metropolis test: use metropolis=True, or "
+            "leave kicks out."
+        )
     noise = float(theory.relative_eigenvalues(A, N * C_S).max())
-    h = _bearable(noise) if angle is None else checks.positive("angle", angle)
-    if h >= math.pi:
-        raise InputError(f"angle must be below pi, half a turn; found {angle!r}.")
-    r = theory.critical_keep(h) if keep is None else checks.non_negative("keep", keep)
+    h = _bearable(noise) / kicks if angle is None else checks.positive("angle", angle)
+    if kicks * h >= math.pi:
+        raise InputError(
+            f"the angle of a step must be below pi, half a turn; found {kicks * h:.3g}"
+            f"{f' ({kicks} kicks)' if kicks > 1 else ''}."
+        )
+    r = theory.critical_keep(kicks * h) if keep is None else checks.non_negative("keep", keep)
     if r >= 1:
         raise InputError(
             "keep is the share of the velocity that a step keeps: at least 0 (none) and below 1; "
@@ -43,7 +53,7 @@ def _rotation(setting: Setting, angle: float | None, keep: float | None, metropo
             "draws wider than the posterior. Leave angle and keep out, or raise batch_size."
         )
     gain, injected, _ = theory.rotation(A, C_S, N, h, r)
-    return Tuned(gain, injected, Rotation(h, r, float(N) if metropolis else None))
+    return Tuned(gain, injected, Rotation(h, r, float(N) if metropolis else None, kicks))
 
 
 def _bearable(noise: float) -> float:
@@ -72,7 +82,7 @@ METHODS = (
         "rotation",
         "Hamiltonian steps that are exact where the posterior is Gaussian, and near it elsewhere",
         {"dense": ("X11", _rotation)},
-        options=MappingProxyType({"angle": None, "keep": None, "metropolis": False}),
+        options=MappingProxyType({"angle": None, "keep": None, "metropolis": False, "kicks": 1}),
         control_variates=True,
         any_step=True,
         kick=_kick,
