@@ -48,6 +48,10 @@ class HyperTarget(ABC):
         The prior's is that at the anchor's parameters.
         """
 
+    @abstractmethod
+    def prior_mean(self, known: PyTree) -> Array:
+        """Where the prior's gradient would vanish, by its slope and curvature at the anchor."""
+
     def loss_change(self, eta: Array, theta: Array, known: PyTree) -> Array:
         """What :meth:`slope_change` is the gradient of, up to a term without theta."""
         here, there = (self.log_density(e, theta, known) for e in (eta, known["eta"]))
@@ -78,6 +82,11 @@ class PriorTarget(HyperTarget):
     def curvature(self, eta: Array, known: PyTree) -> tuple[Array, Array]:
         diagonal = self.prior_product(eta, jnp.ones_like(known["center"]), known)
         return jnp.ones((), diagonal.dtype), diagonal
+
+    def prior_mean(self, known: PyTree) -> Array:
+        slope = jax.grad(self._prior_loss)(known["center"], known["eta"], known)
+        _, diagonal = self.curvature(known["eta"], known)
+        return known["center"] - jnp.where(diagonal > 0, slope / diagonal, 0.0)
 
     def prior_product(self, eta: Array, vector: Array, known: PyTree) -> Array:
         """The prior's Hessian of ``-log p`` at the anchor's parameters, times a vector."""
@@ -143,6 +152,9 @@ class GlmTarget(HyperTarget):
             return power, known["fixed"]
         return power, known["fixed"] + jnp.exp(eta[first:]) @ known["members"]
 
+    def prior_mean(self, known: PyTree) -> Array:
+        return jnp.zeros_like(known["fixed"])
+
     def _rows_slope(self, theta: Array, known: PyTree) -> Array:
         """Gradient of the rows' ``-log p(y | theta)`` at the anchor's noise scale."""
         return known["slope"] + known["hessian"] @ (theta - known["center"])
@@ -161,12 +173,45 @@ class DrawnHyper(NamedTuple):
     eta: Vector
     labels: tuple[str, ...]
 
-    def gradients(self, thetas: Vector, etas: Vector) -> tuple[Vector, Vector]:
-        """By how much those of ``-log p`` at the anchor's values change, and those by eta."""
+    def joint_gradients(self, joint: Vector, by_theta: Vector) -> Vector:
+        """Of ``-log p`` by parameters and hyperparameters, from those by theta at the anchor's."""
+        dim = by_theta.shape[1]
         with double_precision():
-            known = jax.tree.map(lambda leaf: jnp.asarray(leaf, float), self.known)
-            found = _slopes(self.target, jnp.asarray(thetas), jnp.asarray(etas), known)
-        return np.asarray(found[0]), np.asarray(found[1])
+            known = self._arrays()
+            arrays = jnp.asarray(joint[:, :dim]), jnp.asarray(joint[:, dim:])
+            change, beside = _slopes(self.target, *arrays, known)
+        return np.concatenate([by_theta + np.asarray(change), np.asarray(beside)], axis=1)
+
+    def in_scales(self, joint: Vector) -> Vector:
+        """Draws whose parameters count from the prior's mean, in the prior's own scale.
+
+        ``theta = mean + s(eta) u`` with s the standard deviation that the prior has for these
+        hyperparameters: in a funnel parameters u are nearly independent of eta.
+        """
+        with double_precision():
+            known = self._arrays()
+            mean = np.asarray(self.target.prior_mean(known))
+            dim = len(mean)
+            found = _log_scales(self.target, jnp.asarray(joint[:, dim:]), known)
+        scales = np.exp(np.asarray(found))
+        return np.concatenate([(joint[:, :dim] - mean) / scales, joint[:, dim:]], axis=1)
+
+    def gradients_in_scales(self, joint: Vector, gradients: Vector) -> Vector:
+        """Their gradients, from those by parameters and hyperparameters."""
+        with double_precision():
+            known = self._arrays()
+            mean = np.asarray(self.target.prior_mean(known))
+            dim = len(mean)
+            etas = jnp.asarray(joint[:, dim:])
+            scales = np.exp(np.asarray(_log_scales(self.target, etas, known)))
+            by_eta = np.asarray(_log_scale_slopes(self.target, etas, known))
+        by_theta = gradients[:, :dim]
+        by_log_scale = (joint[:, :dim] - mean) * by_theta - 1  # the Jacobian's share is the 1
+        beside = gradients[:, dim:] + np.einsum("ti,tik->tk", by_log_scale, by_eta)
+        return np.concatenate([scales * by_theta, beside], axis=1)
+
+    def _arrays(self) -> PyTree:
+        return jax.tree.map(lambda leaf: jnp.asarray(leaf, float), self.known)
 
 
 @partial(jax.jit, static_argnums=(0,))
@@ -176,6 +221,22 @@ def _slopes(target: HyperTarget, thetas: Array, etas: Array, known: PyTree) -> t
         return target.slope_change(eta, theta, known), target.slope(eta, theta, known)
 
     return jax.lax.map(one, (thetas, etas))
+
+
+def _log_scale(target: HyperTarget, known: PyTree, eta: Array) -> Array:
+    """Logarithms of the prior's standard deviations."""
+    _, diagonal = target.curvature(eta, known)
+    return -0.5 * jnp.log(diagonal)
+
+
+@partial(jax.jit, static_argnums=(0,))
+def _log_scales(target: HyperTarget, etas: Array, known: PyTree) -> Array:
+    return jax.lax.map(partial(_log_scale, target, known), etas)
+
+
+@partial(jax.jit, static_argnums=(0,))
+def _log_scale_slopes(target: HyperTarget, etas: Array, known: PyTree) -> Array:
+    return jax.lax.map(jax.jacfwd(partial(_log_scale, target, known)), etas)
 
 
 def hyper_target(post: Posterior, given: HyperPrior) -> HyperTarget:
