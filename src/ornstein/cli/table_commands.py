@@ -48,16 +48,18 @@ def fit(
     batch_size: _BatchSize = None,
     draws: _Draws = 1000,
     prior_precision: Annotated[
-        float | None, typer.Option(help="Of standardised coefficients; learned if not given.")
+        float | None, typer.Option(help="Of standardised coefficients; drawn if not given.")
     ] = None,
     noise_scale: Annotated[
         float | None,
-        typer.Option(help="Of a linear model, in the target's unit; learned if not given."),
+        typer.Option(help="Of a linear model, in the target's unit; drawn if not given."),
     ] = None,
     hyper: Annotated[
         str,
-        typer.Option(help="Learn prior precision and noise scale, or draw them: learn or draw."),
-    ] = "learn",
+        typer.Option(
+            help="Draw prior precision and noise scale, or learn one value: draw, learn or auto."
+        ),
+    ] = "auto",
     missing: _Missing = "refuse",
     drop: Annotated[
         list[str] | None, typer.Option("--drop", help="Leave this column out; may be repeated.")

@@ -31,7 +31,7 @@ class BayesianGlm(BaseEstimator):  # type: ignore[misc]
     Parameters and attributes are described with the estimators.
     """
 
-    prior_precision: Precision = "learn"
+    prior_precision: Precision = "auto"
     _: KW_ONLY
     groups: Groups = None
     fit_intercept: bool = True
@@ -110,7 +110,7 @@ class BayesianGlm(BaseEstimator):  # type: ignore[misc]
         run = {name: getattr(self, name) for name in ("chains", "draws", "method", "batch_size")}
         run |= {"key": _key(self.random_state), "progress": False}
         intercept = checks.flag("fit_intercept", self.fit_intercept)
-        noise: Scale = getattr(self, "noise_scale", "learn")
+        noise: Scale = getattr(self, "noise_scale", "auto")
         return FitOptions(self.prior_precision, noise, self.groups, intercept, run)
 
     def _fit_rows(
@@ -145,7 +145,11 @@ class BayesianGlm(BaseEstimator):  # type: ignore[misc]
         values = result.posterior.hyperparameters or {}
         learned = {name: np.asarray(value, float) for name, value in values.items()}
         given = hyperparameters(result, units)["prior_precision"]
-        precision = np.asarray(learned.get("prior_precision", given))
+        if result.hyper is not None and "prior_precision" in learned:
+            drawn = result.hyper_draws["prior_precision"]
+            precision = np.median(drawn.reshape(-1, *drawn.shape[2:]), axis=0)
+        else:
+            precision = np.asarray(learned.get("prior_precision", given))
         self.prior_precision_ = precision if np.ptp(precision) else float(precision.flat[0])
         kept = past_of(result, past, options.fit_intercept)
         self._kept = None if kept is None else Kept(moments, units, kept, learned)

@@ -100,7 +100,8 @@ class _BayesianRegressor(frames.OutputMixin, RegressorMixin, BayesianGlm):  # ty
                 f"y must hold counts or rates, 0 or above, for a Poisson model; found {least}."
             )
         coef, intercept = self._fit_rows(self._family(), table, target, sample_weight, stream)
-        if not self._family.quadratic:  # else the optimum is the mean, without Monte-Carlo error
+        if not self._family.quadratic or self._result.hyper is not None:
+            # Else the optimum is the mean, without Monte-Carlo error.
             coef, intercept = self.draws_.coef.mean(axis=0), self.draws_.intercept
         self.coef_, self.intercept_ = coef, float(np.mean(intercept))
         return self
@@ -113,10 +114,13 @@ class BayesianLinearRegressor(_BayesianRegressor):
     Parameters
     ----------
     prior_precision
-        Of the normal prior on the coefficients of standardised columns and target: ``"learn"``, a
-        number, or one for each column. The intercept's is 0.01.
+        Of the normal prior on the coefficients of standardised columns and target: a number, one
+        for each column, or unknown. The intercept's is 0.01. What is unknown is drawn with the
+        coefficients (``"draw"``), so that intervals include its uncertainty, or learned
+        (``"learn"``): one value. ``"auto"`` draws where that is possible: up to 2,000
+        coefficients, the default method, :meth:`fit`.
     noise_scale
-        Standard deviation of the noise in the target's unit: ``"learn"`` or a number.
+        Standard deviation of the noise in the target's unit: a number, or unknown likewise.
     groups
         Which columns share a learned precision, as for :func:`ornstein.models.linear`: all (None),
         none (``"columns"``), or those of one label.
@@ -136,7 +140,8 @@ class BayesianLinearRegressor(_BayesianRegressor):
     coef_std_
         Posterior standard deviations.
     noise_scale_, prior_precision_
-        As learned or given; the precision is that of standardised coefficients.
+        As learned or given, or medians of what was drawn; the precision is that of standardised
+        coefficients.
     draws_
         Draws of coefficients, intercept and noise in the units of columns and target.
     posterior_
@@ -156,7 +161,7 @@ class BayesianLinearRegressor(_BayesianRegressor):
 
     _family = Gaussian
 
-    noise_scale: Scale = "learn"
+    noise_scale: Scale = "auto"
 
     @property
     def noise_scale_(self) -> float:

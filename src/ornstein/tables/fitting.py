@@ -12,7 +12,7 @@ from ornstein._base.types import Vector
 from ornstein.api.sampling import sample_whole
 from ornstein.curvature.structures import contract
 from ornstein.data import inputs
-from ornstein.data.on_disk import AnyRows
+from ornstein.data.on_disk import AnyRows, RowsOnDisk
 from ornstein.models.families import Family
 from ornstein.models.glm import Past
 from ornstein.models.hyperparameters import Groups
@@ -22,10 +22,15 @@ from ornstein.planning.methods import AUTO, find
 from ornstein.results.result import Result
 from ornstein.tables.encoding import Encoding, Units
 
-Precision: TypeAlias = float | Sequence[float] | Literal["learn", "draw"]
-"""A number, one for each column, or to be learned."""
+Unknown: TypeAlias = Literal["auto", "draw", "learn"]
+"""To be drawn with the coefficients, learned, or (``auto``) drawn where that is possible."""
 
-Scale: TypeAlias = float | Literal["learn"]
+Precision: TypeAlias = float | Sequence[float] | Unknown
+"""A number, one for each column, or unknown."""
+
+Scale: TypeAlias = float | Unknown
+
+UNKNOWN: tuple[Unknown, ...] = ("auto", "draw", "learn")
 
 T = TypeVar("T")
 
@@ -42,16 +47,16 @@ _START = 0.5  # of a learned noise scale, relative to the target's standard devi
 class FitOptions(NamedTuple):
     """How to fit, as a user gave it: not checked yet."""
 
-    prior_precision: Precision = "learn"  # of standardised coefficients
-    noise_scale: Scale = "learn"  # of a target that has a unit, in that unit
-    groups: Groups = None  # columns that share a learned precision, as for models.linear
+    prior_precision: Precision = "auto"  # of standardised coefficients
+    noise_scale: Scale = "auto"  # of a target that has a unit, in that unit
+    groups: Groups = None  # columns that share an unknown precision, as for models.linear
     fit_intercept: bool = True
     run: Mapping[str, Any] = {}  # arguments of ornstein.sample, such as key, draws and method
 
 
-def or_learned(value: T | None) -> T | Literal["learn"]:
-    """What was given; to be learned if nothing was."""
-    return "learn" if value is None else value
+def or_unknown(value: T | None, how: Unknown = "auto") -> T | Unknown:
+    """What was given; unknown if nothing was."""
+    return how if value is None else value
 
 
 def fit_rows(
@@ -63,41 +68,65 @@ def fit_rows(
     past: Past | None = None,
     start: Mapping[str, Vector] | None = None,
 ) -> Result:
-    """Learn what is not given, and sample.
+    """Draw or learn what is not given, and sample.
 
     ``rows`` are standardised and suit the family: ``x``, ``y`` and perhaps weights ``w``. ``past``
     is what earlier rows said, ``start`` the hyperparameters to start learning from. A noise scale
     that is learned cannot vanish: columns that determine the target leave :data:`LEAST_NOISE`.
     """
     dim = family.outputs * (rows["x"].shape[1] + bool(options.fit_intercept))
-    drawing = options.prior_precision == "draw"
-    if drawing and past is not None:
+    wanted = {given for given in (options.prior_precision, options.noise_scale) if _is_word(given)}
+    if "draw" in wanted and past is not None:
         raise InputError(
             "prior_precision='draw' needs all rows at once, and partial_fit has parts: use 'learn'."
         )
+    drawing = "draw" in wanted or ("learn" not in wanted and _can_draw(rows, options, dim, past))
     if past is None and family.quadratic and dim <= contract.LIMITS.dense:
         past = Past.none(dim)
     post = build_posterior(family, rows, names, units, options, past)
-    learning: bool | dict[str, Any] = False
-    if post.hyperparameters is not None:
-        # Laplace's draws have the plan's moments, and nothing to add to them.
-        learning = {"moments": "plan"}
-        method = find(options.run.get("method", AUTO)).method
-        if not post.quadratic and method.engine != "laplace":
-            learning = {"moments": "draws", "tolerance": _TOLERANCE}
-        if start is not None and set(start) == set(post.hyperparameters):
-            learning["start"] = dict(start)
-    if learning and drawing:
+    if post.hyperparameters is None:
+        return sample_whole(post, **options.run)
+    if drawing:
         return sample_whole(post, hyper="draw", **options.run)
+    # Laplace's draws have the plan's moments, and nothing to add to them.
+    learning: dict[str, Any] = {"moments": "plan"}
+    method = find(options.run.get("method", AUTO)).method
+    if not post.quadratic and method.engine != "laplace":
+        learning = {"moments": "draws", "tolerance": _TOLERANCE}
+    if start is not None and set(start) == set(post.hyperparameters):
+        learning["start"] = dict(start)
     return sample_whole(post, learn_hyper=learning, **options.run)
+
+
+def _is_word(given: object) -> bool:
+    return isinstance(given, str)
+
+
+def _can_draw(
+    rows: Mapping[str, AnyRows], options: FitOptions, dim: int, past: Past | None
+) -> bool:
+    """Whether unknown hyperparameters can be drawn, and few: precisions of columns are learned."""
+    run = options.run
+    return (
+        past is None
+        and dim <= contract.LIMITS.dense
+        and options.groups != "columns"
+        and run.get("method", AUTO) in (AUTO, "rotation")
+        and run.get("structure") in (None, "dense")
+        and run.get("control_variates") in (None, True, "second")
+        and not any(isinstance(part, RowsOnDisk) for part in rows.values())
+    )
 
 
 def hyperparameters(result: Result, units: Units) -> dict[str, Any]:
     """A run's prior precision of coefficients, one number if they share it, and noise scale.
 
-    The noise scale is in the target's unit.
+    The noise scale is in the target's unit; of what was drawn, medians.
     """
     post = result.posterior
+    if result.hyper is not None:
+        middle = np.median(result.hyper.reshape(-1, result.hyper.shape[-1]), axis=0)
+        post = post.with_hyper(post.learnable.host_values(middle))
     precision = post.layout.unravel(np.asarray(post.hyper["prior_precision"]))["coef"]
     flat = precision.reshape(-1, precision.shape[-1])[0]
     values = {"prior_precision": flat.tolist() if np.ptp(flat) else float(flat[0])}
@@ -128,7 +157,7 @@ def build_posterior(
     numbers = {}
     if family.scaled:
         if isinstance(options.noise_scale, str):
-            checks.choice("noise_scale", options.noise_scale, ("learn",))
+            checks.choice("noise_scale", options.noise_scale, UNKNOWN)
             learn.append("noise_scale")
             past = None if past is None else _with_least_noise(past, rows)
         else:
@@ -148,14 +177,14 @@ def _precisions(given: Precision, features: int, intercept: bool) -> list[float]
     """Of every column, and the intercept's last."""
     own = [INTERCEPT_PRECISION] * intercept
     if isinstance(given, str):
-        checks.choice("prior_precision", given, ("learn", "draw"))
+        checks.choice("prior_precision", given, UNKNOWN)
         return [1.0] * features + own
     if np.ndim(given) == 0:
         return [checks.positive("prior_precision", given)] * features + own
     each = [checks.positive("prior_precision", value) for value in np.asarray(given).tolist()]
     if len(each) not in (features, features + intercept):
         raise InputError(
-            "prior_precision must be 'learn', 'draw', a number, or one for each of "
+            "prior_precision must be 'auto', 'draw', 'learn', a number, or one for each of "
             f"{features} columns"
             f"{' (and the intercept, last)' if intercept else ''}; found {len(each)}."
         )
@@ -206,7 +235,7 @@ def posterior(
         the residuals of least squares, to start from.
     """
     rows, family = encoded_rows(X, y, encoding), encoding.family
-    options = FitOptions(or_learned(prior_precision), or_learned(noise_scale))
+    options = FitOptions(or_unknown(prior_precision), or_unknown(noise_scale))
     noise = estimate_noise(X, y) if family.scaled and noise_scale is None else _START
     return build_posterior(family, rows, encoding.features, encoding.units, options, noise=noise)
 

@@ -1,6 +1,6 @@
 """A model of a user's table: fitted, saved to a folder, and asked about new rows."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ from ornstein.tables import fitting
 from ornstein.tables.arrow import arrow_table
 from ornstein.tables.columns import complete_rows
 from ornstein.tables.encoding import Encoding
-from ornstein.tables.fitting import FitOptions, or_learned
+from ornstein.tables.fitting import UNKNOWN, FitOptions, Unknown, or_unknown
 from ornstein.tables.folders import DRAWS, Record, read_draws, read_record, write_record
 from ornstein.tables.learning import EncodedTable
 from ornstein.tables.reading import read
@@ -87,17 +87,23 @@ class TableModel:
         return like(frame, {**columns, "sd": target.scale * found.std})
 
     def hyperparameters(self) -> dict[str, dict[str, Any]]:
-        """By name: the value, and whether it was learned.
+        """By name: the value, and whether it was learned; of what was drawn a 90 % interval, too.
 
         The prior precision is that of standardised coefficients, the noise scale in the target's
         unit.
         """
-        learning = self.result.learning
-        learned = set() if learning is None else set(learning.values)
-        values = fitting.hyperparameters(self.result, self.encoding.units)
-        return {
+        run = self.result
+        learned = set() if run.learning is None else set(run.learning.values)
+        values = fitting.hyperparameters(run, self.encoding.units)
+        found = {
             name: {"value": value, "learned": name in learned} for name, value in values.items()
         }
+        units = {"noise_scale": self.encoding.units.target_scale}
+        for name, draws in ({} if run.hyper is None else run.hyper_draws).items():
+            if draws.ndim == 2:
+                ends = units.get(name, 1.0) * np.quantile(draws, [0.05, 0.95])
+                found[name]["interval"] = ends.tolist()
+        return found
 
     def summary(self, interval: float = 0.9) -> pd.DataFrame:
         """Every coefficient in the units of the table, with the columns of ``Result.summary``."""
@@ -189,7 +195,7 @@ def fit_table(
     draws: int | None = None,
     progress: bool | None = None,
     checkpoint: str | Path | None = None,
-    hyper: str = "learn",
+    hyper: Unknown = "auto",
     **plan_options: Any,
 ) -> TableModel:
     """Fit an encoded table.
@@ -199,12 +205,13 @@ def fit_table(
     table
         What :func:`ornstein.tables.learn` made of it.
     prior_precision, noise_scale
-        Of standardised coefficients, and in the target's unit; learned if not given.
+        Of standardised coefficients, and in the target's unit; drawn or learned if not given.
     key, draws, progress, checkpoint
         As for :func:`ornstein.sample`.
     hyper
-        ``learn`` what is not given, or ``draw`` it with the coefficients, so that intervals
-        include its uncertainty.
+        ``draw`` what is not given with the coefficients, so that intervals include its
+        uncertainty; ``learn`` one value of it; by default draw where that is possible (up to 2,000
+        coefficients, with the default method), else learn.
     **plan_options
         Passed to :func:`ornstein.plan`.
 
@@ -218,13 +225,12 @@ def fit_table(
     """
     encoding = table.encoding
     run = {"key": key, "draws": draws, "progress": progress, "checkpoint": checkpoint}
-    drawn = choice("hyper", hyper, ("learn", "draw")) == "draw"
-    if drawn and prior_precision is not None:
+    if choice("hyper", hyper, UNKNOWN) == "draw" and prior_precision is not None:
         raise InputError(
             "hyper='draw' draws the prior precision, and prior_precision gives it; leave one out."
         )
-    precision = "draw" if drawn else or_learned(prior_precision)
-    options = FitOptions(precision, or_learned(noise_scale), run={**run, **plan_options})
+    unknown = or_unknown(prior_precision, hyper), or_unknown(noise_scale, hyper)
+    options = FitOptions(*unknown, run={**run, **plan_options})
     rows = fitting.encoded_rows(table.X, table.y, encoding)
     result = fitting.fit_rows(encoding.family, rows, encoding.features, encoding.units, options)
     model = TableModel(encoding, Coefficients.of_result(result), result)
@@ -251,23 +257,39 @@ def _learning_remarks(model: TableModel) -> list[str]:
         "noise_scale": f"in the unit of {shown(model.encoding.target.name)}",
     }
     learned = [
-        f"{name.replace('_', ' ')} {entry['value']:.4g} ({units[name]})"
+        f"{name.replace('_', ' ')} {_number(**entry)} ({units[name]})"
         for name, entry in model.hyperparameters().items()
         if entry["learned"]
     ]
-    remarks = [f"Learned: {', '.join(learned)}."]
+    drawn = model.result.hyper is not None
+    how = "Drawn with the coefficients (median, 90% interval)" if drawn else "Learned"
+    remarks = [f"{how}: {', '.join(learned)}."]
     if fitting.is_determined(model.result):
         remarks.append(
             "The columns determine the target exactly: the noise scale is the least that is "
             "learned. If that is a surprise, leave out the column that gives the target away "
             "(--drop), or give noise_scale."
         )
+    if drawn:
+        return remarks
     if not learning.converged:
         remarks.append(f"Learning has {learning.message}.")
     return remarks + [f"While learning, {note}." for note in learning.notes]
 
 
-def _stated(value: float | list[float], learned: bool) -> str:
+def _stated(
+    value: float | list[float], learned: bool, interval: Sequence[float] | None = None
+) -> str:
     """A hyperparameter and where it is from."""
-    number = f"one for each of {len(value)} columns" if isinstance(value, list) else f"{value:.4g}"
-    return f"{number}, {'learned' if learned else 'given'}"
+    origin = "given" if not learned else "learned" if interval is None else "drawn"
+    return f"{_number(value, learned, interval)}, {origin}"
+
+
+def _number(
+    value: float | list[float], learned: bool, interval: Sequence[float] | None = None
+) -> str:
+    del learned
+    if isinstance(value, list):
+        return f"one for each of {len(value)} columns"
+    ends = "" if interval is None else f", {interval[0]:.4g} to {interval[1]:.4g}"
+    return f"{value:.4g}{ends}"
