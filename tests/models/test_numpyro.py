@@ -40,6 +40,7 @@ def _as_numpyro_wants() -> Iterator[None]:
 
 
 def made(example: Example, **options: Any) -> orn.Posterior:
+    options = {"hierarchical": False, **options}  # see test_hierarchies
     return orn.from_numpyro(example.model, *example.args, **example.kwargs, **options)
 
 

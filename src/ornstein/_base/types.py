@@ -22,7 +22,7 @@ LogLikelihood: TypeAlias = Callable[..., Array]
 LogPrior: TypeAlias = Callable[..., Array]
 """``params -> scalar``; with hyperparameters ``(params, hyper) -> scalar``."""
 
-Constrain: TypeAlias = Callable[[PyTree], PyTree]
+Constrain: TypeAlias = Callable[..., PyTree]
 """``params -> what to report of them``."""
 
 Key: TypeAlias = int | Array

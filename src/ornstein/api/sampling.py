@@ -26,6 +26,7 @@ from ornstein.models.hyper_priors import HyperPrior
 from ornstein.models.hyper_targets import HyperTarget, hyper_target
 from ornstein.models.posterior import Posterior
 from ornstein.planning import planner
+from ornstein.planning.methods import AUTO
 from ornstein.planning.planner import fitting
 from ornstein.planning.plans import Plan
 from ornstein.results.result import Result
@@ -155,6 +156,10 @@ def sample(
     (4, 50, 1)
     """
     post = with_shapes(post, plan, plan_options)
+    if hyper is None and learn_hyper is False and plan is None and post.hyper_prior is not None:
+        hyper = "draw"
+        hyper_prior = post.hyper_prior if hyper_prior is None else hyper_prior
+        _refuse_other_methods(plan_options)
     learn_hyper = _learning(learn_hyper, hyper, hyper_prior)
     target = hyper_target(post, hyper_prior) if hyper == "draw" else None
     if mesh is not None:
@@ -261,6 +266,17 @@ def _learning(
     if hyper == "learn" or learn_hyper is not False:
         return learn_hyper or True
     return {"moments": "plan"}  # near enough for an anchor, which a pilot moves
+
+
+def _refuse_other_methods(plan_options: Mapping[str, Any]) -> None:
+    """Raise where hyperparameters with a prior of their own would stay as they are."""
+    method = plan_options.get("method", AUTO)
+    if method not in (AUTO, "rotation"):
+        raise InputError(
+            f"method={method!r} does not draw hyperparameters, and this posterior has a prior of "
+            "its own for them. Leave method out; or use hyper='fixed', or for a NumPyro model "
+            "from_numpyro(..., hierarchical=False), where all sites are parameters."
+        )
 
 
 def _refuse_mixture(

@@ -105,11 +105,12 @@ def check_model(model: CustomModel, hyper: PyTree, row: PyTree) -> bool:
     return _depends(lambda h: model.likelihood(put_hyper(h, hyper))(zeros, row), hyper["hyper"])
 
 
-def check_constrain(constrain: Constrain, layout: Layout) -> None:
-    """Trace a user's function of the parameters once."""
+def check_constrain(constrain: Constrain, layout: Layout, *hyper: PyTree) -> None:
+    """Trace a user's function of the parameters, and of hyperparameters if there are any, once."""
     zeros = layout.unravel(np.zeros(layout.dim))
     bound = captured.bind(constrain, captured.constants(constrain))
-    _returned("constrain", bound, [zeros], "the parameters")
+    also = " and the hyperparameters" if hyper else ""
+    _returned("constrain", bound, [zeros, *hyper], f"the parameters{also}")
 
 
 def params_layout(name: str, params: PyTree) -> Layout:

@@ -165,6 +165,23 @@ class GlmTarget(HyperTarget):
         return known["squares"] + 2 * jnp.exp(2 * known["eta"][0]) * bent
 
 
+def as_arrays(known: PyTree) -> PyTree:
+    """In double precision."""
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf, float), known)
+
+
+def has_diagonal_prior(target: HyperTarget, known: PyTree) -> bool:
+    """Whether a prior's Hessian is diagonal: random signs are then multiplied entry by entry."""
+    if not isinstance(target, PriorTarget):
+        return True
+    signs: Vector = np.random.default_rng(0).choice([-1.0, 1.0], len(known["center"]))
+    with double_precision():
+        eta, arrays = jnp.asarray(known["eta"], float) + 0.3, as_arrays(known)
+        _, diagonal = target.curvature(eta, arrays)
+        product = target.prior_product(eta, jnp.asarray(signs), arrays)
+    return bool(np.allclose(signs * np.asarray(product), np.asarray(diagonal), rtol=1e-6))
+
+
 class DrawnHyper(NamedTuple):
     """Draws of hyperparameters on the real line, (chains, draws, m), and what they aim at."""
 
@@ -177,10 +194,15 @@ class DrawnHyper(NamedTuple):
         """Of ``-log p`` by parameters and hyperparameters, from those by theta at the anchor's."""
         dim = by_theta.shape[1]
         with double_precision():
-            known = self._arrays()
+            known = as_arrays(self.known)
             arrays = jnp.asarray(joint[:, :dim]), jnp.asarray(joint[:, dim:])
             change, beside = _slopes(self.target, *arrays, known)
         return np.concatenate([by_theta + np.asarray(change), np.asarray(beside)], axis=1)
+
+    @property
+    def is_scaled(self) -> bool:
+        """Whether the prior gives every parameter a scale of its own, given hyperparameters."""
+        return has_diagonal_prior(self.target, self.known)
 
     def in_scales(self, joint: Vector) -> Vector:
         """Draws whose parameters count from the prior's mean, in the prior's own scale.
@@ -189,7 +211,7 @@ class DrawnHyper(NamedTuple):
         hyperparameters: in a funnel parameters u are nearly independent of eta.
         """
         with double_precision():
-            known = self._arrays()
+            known = as_arrays(self.known)
             mean = np.asarray(self.target.prior_mean(known))
             dim = len(mean)
             found = _log_scales(self.target, jnp.asarray(joint[:, dim:]), known)
@@ -199,7 +221,7 @@ class DrawnHyper(NamedTuple):
     def gradients_in_scales(self, joint: Vector, gradients: Vector) -> Vector:
         """Their gradients, from those by parameters and hyperparameters."""
         with double_precision():
-            known = self._arrays()
+            known = as_arrays(self.known)
             mean = np.asarray(self.target.prior_mean(known))
             dim = len(mean)
             etas = jnp.asarray(joint[:, dim:])
@@ -209,9 +231,6 @@ class DrawnHyper(NamedTuple):
         by_log_scale = (joint[:, :dim] - mean) * by_theta - 1  # the Jacobian's share is the 1
         beside = gradients[:, dim:] + np.einsum("ti,tik->tk", by_log_scale, by_eta)
         return np.concatenate([scales * by_theta, beside], axis=1)
-
-    def _arrays(self) -> PyTree:
-        return jax.tree.map(lambda leaf: jnp.asarray(leaf, float), self.known)
 
 
 @partial(jax.jit, static_argnums=(0,))

@@ -1,6 +1,7 @@
 """A posterior: a model, its prior and its data."""
 
 import copy
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -49,8 +50,12 @@ class Posterior:
         ``positive`` if not given.
     constrain
         ``params -> any pytree``: what to report in place of parameters sampled on the real line,
-        e.g. ``{"scale": exp(params["log_scale"])}``. Draws and summaries show its values. The
-        log-prior is the density of ``params``, so it must include the Jacobian.
+        e.g. ``{"scale": exp(params["log_scale"])}``. With ``hyper``: ``(params, hyper) -> any
+        pytree``. Draws and summaries show its values. The log-prior is the density of ``params``,
+        so it must include the Jacobian.
+    hyper_prior
+        The hyperparameters' own prior: their log-density. With it, :func:`ornstein.sample` draws
+        them unless it is told otherwise.
 
     Examples
     --------
@@ -86,11 +91,16 @@ class Posterior:
         hyper: PyTree | None = None,
         constraints: Any = None,
         constrain: Constrain | None = None,
+        hyper_prior: Callable[[PyTree], Any] | None = None,
     ) -> None:
         custom.check_callable(log_likelihood=log_likelihood, log_prior=log_prior)
         if constrain is not None:
             custom.check_callable(constrain=constrain)
-        self.constrain = constrain
+        if hyper_prior is not None:
+            custom.check_callable(hyper_prior=hyper_prior)
+            if hyper is None:
+                raise InputError("hyper_prior is given without hyper; give both, or neither.")
+        self.constrain, self.hyper_prior = constrain, hyper_prior
         self.log_likelihood = log_likelihood
         self.log_prior = log_prior
         self.data = custom.checked_data(data)
@@ -204,7 +214,8 @@ class Posterior:
             return self
         hyper, constraints = self._given
         functions = self.log_likelihood, self.log_prior
-        return Posterior(*functions, self.data, params, hyper, constraints, self.constrain)
+        more = self.constrain, self.hyper_prior
+        return Posterior(*functions, self.data, params, hyper, constraints, *more)
 
     @property
     def on_disk(self) -> bool:
@@ -257,11 +268,26 @@ class Posterior:
         prior = self.model.prior_loss(flat, hyper)
         return per_example(losses.sum(), num_rows(rows), prior, self.num_data)
 
-    def constrained(self, flat: Vector) -> PyTree:
-        """Vectors of parameters (..., D) mapped by ``constrain``; unraveled if there is none."""
+    def constrained(self, flat: Vector, eta: Vector | None = None) -> PyTree:
+        """Vectors of parameters (..., D) mapped by ``constrain``; unraveled if there is none.
+
+        ``eta`` are hyperparameters on the real line, (..., m), if other than the posterior's.
+        """
         if self.constrain is None:
             return self.layout.unravel(flat)
-        return custom.map_vectors(self.constrain, self.layout, flat)
+        if self._learnable is None:
+            return custom.map_vectors(self.constrain, self.layout, flat)
+        learnable, constrain = self._learnable, self.constrain
+        if eta is None:
+            fixed = learnable.to_real(self.hyperparameters)
+            eta = np.broadcast_to(fixed, (*flat.shape[:-1], len(fixed)))
+        both = Layout.of((self.init, self.hyperparameters))
+
+        def mapped(pair: PyTree) -> PyTree:
+            params, hyper = pair
+            return constrain(params, learnable.from_real(learnable.layout.vector(hyper)))
+
+        return custom.map_vectors(mapped, both, np.concatenate([flat, eta], axis=-1))
 
     @property
     def start(self) -> Vector:
@@ -288,7 +314,8 @@ class Posterior:
         if self._learnable is not None:
             self._learnable = replace(self._learnable, in_likelihood=in_likelihood)
         if self.constrain is not None:
-            custom.check_constrain(self.constrain, layout)
+            hyper = () if self._learnable is None else (self.hyperparameters,)
+            custom.check_constrain(self.constrain, layout, *hyper)
         return model
 
 

@@ -239,7 +239,7 @@ def measure(
         )
     judged = partial(_judged, labels=labels, blocks=blocks, taken=taken, wide=wide)
     figures = judged(flat, gradients=found)
-    if hyper is not None:
+    if hyper is not None and hyper.is_scaled:
         # Stein's identities hold in any coordinates: the less noisy ones are believed.
         pairs = zip(taken, found, strict=True)
         scaled = [hyper.gradients_in_scales(flat[part], own) for part, own in pairs]

@@ -95,7 +95,7 @@ class Result:
 
     @cached_property
     def _constrained(self) -> PyTree:
-        return self.posterior.constrained(self.flat)
+        return self.posterior.constrained(self.flat, self.hyper)
 
     def __repr__(self) -> str:
         """One line."""
@@ -162,8 +162,11 @@ class Result:
         labels = one.labels(self.posterior.names)
         leaves = jax.tree.leaves(draws)
         if self.hyper is not None:
-            labels = [*labels, *self.posterior.learnable.labels]
-            leaves = [*leaves, *jax.tree.leaves(self.hyper_draws)]
+            named = _named_leaves(self.hyper_draws)
+            beside = {name: leaf for name, leaf in named.items() if name not in one.leaf_names()}
+            each = Layout.of(jax.tree.map(lambda leaf: leaf[0, 0], beside))
+            labels = [*labels, *each.labels(self.posterior.learnable.names)]
+            leaves = [*leaves, *jax.tree.leaves(beside)]
         return arviz.summary_table(labels, leaves, interval)
 
     def files(self) -> dict[str, Writer]:

@@ -15,9 +15,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from ornstein._base.precision import double_precision
-from ornstein._base.types import Array, PyTree, Vector
+from ornstein._base.types import Array, PyTree
 from ornstein.linalg.operators import Factor
-from ornstein.models.hyper_targets import HyperTarget, PriorTarget
+from ornstein.models.hyper_targets import HyperTarget, as_arrays, has_diagonal_prior
 
 _LARGEST = 2000  # parameters for which the axes are found
 _LEAST = 1e-10  # precision in units of the anchor's
@@ -61,10 +61,14 @@ class Shape:
     def of(cls, target: HyperTarget, known: PyTree, factor: Factor, rows: float) -> "Shape | None":
         """In coordinates of ``theta = center + factor z``; None if it cannot be known."""
         dim = len(np.asarray(known["fixed" if "fixed" in known else "center"]))
-        if dim > _LARGEST or factor.coordinates(dim) != dim or not _is_diagonal(target, known):
+        if (
+            dim > _LARGEST
+            or factor.coordinates(dim) != dim
+            or not has_diagonal_prior(target, known)
+        ):
             return None
         with double_precision():
-            _, diagonal = target.curvature(jnp.asarray(known["eta"]), _arrays(known))
+            _, diagonal = target.curvature(jnp.asarray(known["eta"]), as_arrays(known))
         root = np.asarray(factor.dense(dim), float) / np.sqrt(rows)
         _, axes = np.linalg.eigh(root.T @ (np.asarray(diagonal)[:, None] * root))
         squares = (root @ axes) ** 2
@@ -82,15 +86,3 @@ class Shape:
 
 def _arrays(known: PyTree) -> PyTree:
     return jax.tree.map(lambda leaf: jnp.asarray(leaf, float), known)
-
-
-def _is_diagonal(target: HyperTarget, known: PyTree) -> bool:
-    """Whether a prior's Hessian is: times random signs twice it is then what it is times ones."""
-    if not isinstance(target, PriorTarget):
-        return True
-    signs: Vector = np.random.default_rng(0).choice([-1.0, 1.0], len(known["center"]))
-    with double_precision():
-        eta, arrays = jnp.asarray(known["eta"], float) + 0.3, _arrays(known)
-        _, diagonal = target.curvature(eta, arrays)
-        product = target.prior_product(eta, jnp.asarray(signs), arrays)
-    return bool(np.allclose(signs * np.asarray(product), np.asarray(diagonal), rtol=1e-6))

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ornstein._base import extras
+from ornstein._base.checks import flag
 from ornstein.models.posterior import Posterior
 
 __all__ = ["from_numpyro"]
@@ -15,6 +16,7 @@ def from_numpyro(
     plate: str = "data",
     rows: Sequence[str] | None = None,
     init: Mapping[str, Any] | None = None,
+    hierarchical: bool = True,
     **kwargs: Any,
 ) -> Posterior:
     """The posterior of a NumPyro model whose observations are in one plate.
@@ -42,6 +44,10 @@ def from_numpyro(
     init
         Values of some latent sites, by name, from which to start the search for the optimum;
         others start where zero on the real line is mapped to, e.g. at 1 if positive.
+    hierarchical
+        Recognise scales of effects, centred or not, and draw them as hyperparameters: see
+        ``hyper="draw"`` of :func:`ornstein.sample`, which is the default then. False for one
+        posterior of all sites, as other methods than ``rotation`` need it.
 
     Raises
     ------
@@ -71,4 +77,5 @@ def from_numpyro(
     extras.require("numpyro", "from_numpyro")
     from ornstein.models.adapters.numpyro import posterior
 
-    return posterior(model, args, kwargs, plate, rows, init)
+    hierarchical = flag("hierarchical", hierarchical)
+    return posterior(model, args, kwargs, plate, rows, init, hierarchical)

@@ -20,6 +20,7 @@ from ornstein._base.errors import InputError
 from ornstein._base.precision import double_precision
 from ornstein._base.trees import Layout, cast
 from ornstein._base.types import Array, PyTree
+from ornstein.models.adapters.hierarchies import Hierarchy, recognise
 from ornstein.models.adapters.sites import (
     Free,
     Plate,
@@ -58,6 +59,7 @@ def posterior(
     plate: str,
     rows: Sequence[str] | None,
     init: Mapping[str, Any] | None,
+    hierarchical: bool,
 ) -> Posterior:
     """See :func:`ornstein.from_numpyro`."""
     with double_precision():
@@ -74,7 +76,7 @@ def posterior(
         axes = captured_axes(_single(call, plate, given, seen.params), plate, size)
         observed = {name: np.moveaxis(seen.observed[name], axis, 0) for name, axis in axes.items()}
         data = {"arguments": given, "observed": observed}
-        return _assemble(call, plate, axes, data, seen.params)
+        return _assemble(call, plate, axes, data, seen.params, hierarchical)
 
 
 class _Seen(NamedTuple):
@@ -118,7 +120,12 @@ def _single(call: Call, plate: str, given: Mapping[str, Any], params: PyTree) ->
 
 
 def _assemble(
-    call: Call, plate: str, axes: dict[str, int], data: Rows, start: dict[str, Any]
+    call: Call,
+    plate: str,
+    axes: dict[str, int],
+    data: Rows,
+    start: dict[str, Any],
+    hierarchical: bool,
 ) -> Posterior:
     """The posterior of a traced model, after a trial at a point near the start."""
     prior, observe = _prior(call, plate), _observer(call, plate, axes)
@@ -130,8 +137,11 @@ def _assemble(
     # A prior that depends on the rows needs all of them.
     prior_rows, rows = (_first(data["arguments"]), 1) if alike else (data["arguments"], size)
 
+    def values(params: PyTree) -> PyTree:
+        return prior(params, prior_rows, rows).values
+
     def log_likelihood(params: PyTree, row: PyTree) -> Array:
-        return observe(prior(params, prior_rows, rows).values, _alone(row), 1)
+        return observe(values(params), _alone(row), 1)
 
     def log_prior(params: PyTree) -> Array:
         return prior(params, prior_rows, rows).log_density
@@ -140,7 +150,63 @@ def _assemble(
         found = prior(params, prior_rows, rows)
         return {**found.values, **{name: found.deterministic[name] for name in shown}}
 
-    return Posterior(log_likelihood, log_prior, data, init=start, constrain=constrain)
+    found = None
+    if hierarchical:
+        some = jax.tree.map(lambda leaf: leaf[:_COMPARED], cast(data, np.float64))
+        found = recognise(lambda params: _each(log_likelihood, params, some), values, start)
+    if found is None:
+        return Posterior(log_likelihood, log_prior, data, init=start, constrain=constrain)
+    return _hierarchy(found, log_likelihood, log_prior, constrain, data, start)
+
+
+def _each(log_likelihood: Any, params: PyTree, rows: Rows) -> Array:
+    found: Array = jax.vmap(lambda row: log_likelihood(params, row))(rows)
+    return found
+
+
+def _hierarchy(
+    hierarchy: Hierarchy,
+    joint_likelihood: Any,
+    joint_prior: Any,
+    joint_constrain: Any,
+    data: Rows,
+    start: dict[str, Any],
+) -> Posterior:
+    """The posterior of a model whose scales are hyperparameters with a prior of their own."""
+    # Plain variables, not attributes: arrays that functions capture are found by variable.
+    divided, log_volume = hierarchy.divided, hierarchy.log_volume
+    hyper = {name: np.asarray(start[name], float) for name in hierarchy.scales}
+    params = {name: free for name, free in start.items() if name not in hyper}
+    ones = {name: np.zeros_like(free) for name, free in hyper.items()}  # on the real line
+
+    def log_likelihood(params: PyTree, row: PyTree, hyper: PyTree) -> Array:
+        del hyper  # the same for all, so for scales of 1
+        like = jax.tree.leaves(params)[0].dtype
+        free = {name: jnp.asarray(scale, like) for name, scale in ones.items()}
+        return joint_likelihood(divided(params, free), row)
+
+    def log_prior(params: PyTree, hyper: PyTree) -> Array:
+        return joint_prior(divided(params, hyper)) + log_volume(params, hyper)
+
+    def constrain(params: PyTree, hyper: PyTree) -> PyTree:
+        return joint_constrain(divided(params, hyper))
+
+    return Posterior(
+        log_likelihood,
+        log_prior,
+        data,
+        init=params,
+        hyper=hyper,
+        constraints="real",
+        constrain=constrain,
+        hyper_prior=_in_the_prior,
+    )
+
+
+def _in_the_prior(hyper: PyTree) -> float:
+    """Nothing: the log-prior has the density of the hyperparameters, too."""
+    del hyper
+    return 0.0
 
 
 def _tried(
