@@ -27,6 +27,7 @@ from .hyper import CrossValidation, Evidence, Learning, cross_validate, evidence
 from .models.adapters import from_numpyro
 from .models.hyper_priors import Exponential, HalfNormal, HalfStudentT, LogUniform
 from .models.posterior import Posterior
+from .models.priors import Normal
 from .planning.methods import METHODS, VARIANTS, Method
 from .planning.plans import Plan, PredictedError
 from .planning.tuning import tune
@@ -50,6 +51,7 @@ __all__ += ["tables", "theory"]
 # What these take and give.
 __all__ += ["METHODS", "VARIANTS", "Anchor", "Geometry", "Method", "Plan", "PlanKernel"]
 __all__ += ["Exponential", "HalfNormal", "HalfStudentT", "LogUniform", "PredictedError"]
+__all__ += ["Normal"]
 __all__ += ["Accuracy", "Calibration", "Check", "Comparison", "CrossValidation", "Diagnosis"]
 __all__ += ["Entry", "Evidence", "Learned", "Learning", "MeasuredKL", "Posterior", "Result", "Rows"]
 __all__ += ["RowsOnDisk", "__version__"]

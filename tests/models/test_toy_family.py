@@ -34,7 +34,7 @@ TRUTH = np.array([0.5, -0.3, 1.0])
 class Exponential(Family):
     """``y`` exponential with mean ``exp(eta)``: waiting times. The link is not canonical."""
 
-    name = "exponential"
+    name = "waiting"
     canonical = False
 
     def loss(self, eta: Any, y: Any, hyper: Any) -> Any:
@@ -45,15 +45,16 @@ class Exponential(Family):
         del hyper
         return jnp.exp(eta)
 
-    def expectation(self, eta: Any) -> Any:
+    def expectation(self, eta: Any, numbers: Any) -> Any:
+        del numbers
         return np.exp(eta)
 
-    def variance(self, means: Any, noise_scale: Any) -> Any:
-        del noise_scale
-        return means**2
+    def variance(self, eta: Any, numbers: Any) -> Any:
+        del numbers
+        return np.exp(2 * eta)
 
-    def simulate(self, eta: Any, noise_scale: Any, rng: np.random.Generator) -> Any:
-        del noise_scale
+    def simulate(self, eta: Any, numbers: Any, rng: np.random.Generator) -> Any:
+        del numbers
         return rng.exponential(np.exp(eta))
 
     @classmethod
@@ -128,7 +129,7 @@ def test_its_draws_predict() -> None:
     X, y = rows()
     result = orn.sample(exponential(X, y), draws=500, method="laplace")
     draws = predictive.Coefficients.of_result(result)
-    assert draws.model == "exponential"
+    assert draws.model == "waiting"
     found = predictive.summarise(draws, X)
     np.testing.assert_allclose(found.std, found.mean, rtol=0.02)
     inside = (found.low <= y) & (y <= found.high)
@@ -138,7 +139,7 @@ def test_its_draws_predict() -> None:
     assert simulated.shape == (2000, len(X))
     best = -(np.log(found.mean) + y / found.mean)
     np.testing.assert_allclose(predictive.log_score(draws, X, y), best, atol=0.05)
-    with pytest.raises(orn.InputError, match="exponential model has no class"):
+    with pytest.raises(orn.InputError, match="waiting model has no class"):
         predictive.probabilities(draws, X)
 
 
@@ -148,10 +149,10 @@ def frame() -> pd.DataFrame:
 
 
 def test_a_table_is_recognised_fitted_kept_and_asked(tmp_path: Path) -> None:
-    assert tables.guess_model(frame(), "wait") == ("exponential", "It waits.")
+    assert tables.guess_model(frame(), "wait") == ("waiting", "It waits.")
     with pytest.raises(orn.InputError, match="above 0"):
-        tables.learn(frame().assign(wait=-frame()["wait"]), "wait", "exponential")
-    model = tables.fit_table(tables.learn(frame(), "wait", "exponential"), draws=200)
+        tables.learn(frame().assign(wait=-frame()["wait"]), "wait", "waiting")
+    model = tables.fit_table(tables.learn(frame(), "wait", "waiting"), draws=200)
     found = model.summary()
     assert list(found.index) == ["age", "size", "intercept"]
     truth = [TRUTH[0] / 10, TRUTH[1], TRUTH[2] - 4 * TRUTH[0]]
@@ -161,7 +162,7 @@ def test_a_table_is_recognised_fitted_kept_and_asked(tmp_path: Path) -> None:
     done = CliRunner().invoke(
         app,
         [
-            *("fit", f"{tmp_path}/queue.csv", "-t", "wait", "-m", "exponential"),
+            *("fit", f"{tmp_path}/queue.csv", "-t", "wait", "-m", "waiting"),
             *("-o", f"{tmp_path}/run", "--draws", "20", "--method", "laplace"),
         ],
         catch_exceptions=False,
@@ -171,7 +172,7 @@ def test_a_table_is_recognised_fitted_kept_and_asked(tmp_path: Path) -> None:
 
 
 def test_without_registration_it_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(FAMILIES, "exponential")
+    monkeypatch.delitem(FAMILIES, "waiting")
     with pytest.raises(orn.InputError, match="linear, logistic, softmax, poisson"):
-        tables.learn(frame(), "wait", "exponential")
+        tables.learn(frame(), "wait", "waiting")
     assert tables.guess_model(frame(), "wait")[0] == "linear"

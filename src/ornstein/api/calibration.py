@@ -148,8 +148,10 @@ def _of_ready_made(post: Posterior) -> Simulator:
     def simulate(params: PyTree, rng: Rng) -> Posterior:
         intercept = np.asarray(params["intercept"])[None] if glm.intercept else None
         coef = np.asarray(params["coef"])[None]
-        draws = predictive.Coefficients.gather(family.name, coef, intercept, noise)
-        target = predictive.simulate(draws, np.asarray(post.data["x"], float), rng)[0]
+        beside = {one.name: np.asarray(params[one.name])[None] for one in family.auxiliary}
+        draws = predictive.Coefficients.gather(family.name, coef, intercept, noise, beside)
+        rows = predictive.NewRows(np.asarray(post.data["x"], float), post.data.get("offset"))
+        target = predictive.simulate(draws, rows, rng)[0]
         return post.with_data({**post.data, "y": target.astype(y.dtype)})
 
     return prior, simulate

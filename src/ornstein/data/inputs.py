@@ -64,6 +64,17 @@ def weights(sample_weight: Any, rows: int) -> npt.NDArray[np.float64]:
     return array
 
 
+def offsets(offset: Any, rows: int) -> npt.NDArray[np.float64]:
+    """Known terms of a linear predictor: finite, one for each row."""
+    array = _numeric("offset", offset)[0].astype(float)
+    if array.shape != (rows,):
+        raise InputError(
+            f"offset must hold one number for each of {rows} rows, found shape {array.shape}."
+        )
+    _finite("offset", array, None)
+    return array
+
+
 def labels(y: AnyRows, num_classes: int | None) -> tuple[AnyRows, int]:
     """Integer class labels ``0 .. K-1`` and K; of those on disk only the range is scanned."""
     if num_classes is not None:

@@ -26,7 +26,7 @@ from ornstein.curvature.row_sums import row_losses
 from ornstein.curvature.structures import STRUCTURES
 from ornstein.hyper import automatic
 from ornstein.linalg.operators import Operator
-from ornstein.models.glm import Past
+from ornstein.models.glm import Past, prior_mean
 from ornstein.models.hyperparameters import Ties
 from ornstein.models.posterior import Posterior
 from ornstein.planning.plans import Plan
@@ -188,7 +188,7 @@ def closed_score(post: Posterior, ties: Ties, geometry: Geometry) -> Score:
                 "learn='prior_precision', or use structure='dense' or 'diagonal'."
             )
         curvature = 2 * N * geometry.likelihood.dense(geometry.dim) + _past_curvature(post)
-        residual = 2 * (N * geometry.gradient - precision * theta)
+        residual = 2 * (N * geometry.gradient - precision * (theta - prior_mean(post.hyper)))
         value = np.concatenate([[_squares(post, theta) - counted_rows(post)], value])
         slope = np.concatenate([residual[None], slope])
         diagonal = np.concatenate([np.diag(curvature)[None], diagonal])

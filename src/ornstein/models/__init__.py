@@ -7,5 +7,19 @@ differentiate than JAX's.
 
 from ornstein.models.families import log_sum_exp, softplus
 from ornstein.models.ready_made import linear, logistic, poisson, softmax
+from ornstein.models.regressions import (
+    beta,
+    binomial,
+    exponential,
+    gamma,
+    hurdle_poisson,
+    negative_binomial,
+    ordinal,
+    student_t,
+    weibull,
+    zero_inflated_poisson,
+)
 
-__all__ = ["linear", "log_sum_exp", "logistic", "poisson", "softmax", "softplus"]
+__all__ = ["beta", "binomial", "exponential", "gamma", "hurdle_poisson", "linear", "logistic"]
+__all__ += ["negative_binomial", "ordinal", "poisson", "softmax", "student_t", "weibull"]
+__all__ += ["log_sum_exp", "softplus", "zero_inflated_poisson"]

@@ -5,7 +5,7 @@ Where they are fitted in parts, a Gaussian summary stands in for the rows seen e
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -30,9 +30,10 @@ class Glm(Model):
     """``eta = coef x + intercept`` into a family's loss, with independent normal priors.
 
     Rows are ``{"x": (n, F), "y": (n,)}``, with ``"w": (n,)`` where they have weights, which
-    multiply losses, residuals and curvatures; ``hyper["prior_precision"]`` has one entry a
-    parameter. With design ``u = (x, 1)`` (or ``x``) the gradient of a row is
-    ``residual (x) u`` and its Hessian ``curvature (x) u u'``.
+    multiply losses, residuals and curvatures, and ``"offset": (n,)`` where something known is added
+    to ``eta``; ``hyper["prior_precision"]`` has one entry a parameter, and so has
+    ``hyper["prior_mean"]`` where it is not 0. With design ``u = (x, 1)`` (or ``x``) the gradient of
+    a row is ``residual (x) u`` and its Hessian ``curvature (x) u u'``.
     """
 
     family: Family
@@ -49,7 +50,7 @@ class Glm(Model):
         return self.family.quadratic
 
     @property
-    def factored(self) -> "Glm":
+    def factored(self) -> "Glm | None":
         return self
 
     @property
@@ -65,12 +66,13 @@ class Glm(Model):
         return self.features + self.intercept
 
     def losses(self, theta: Array, rows: PyTree, hyper: PyTree) -> Array:
-        losses = self.family.loss(self._predictor(theta, rows["x"]), rows["y"], hyper)
+        losses = self.family.loss(self._predictor(theta, rows), rows["y"], hyper)
         return losses * _weights(rows, losses) if "w" in rows else losses
 
     def prior_loss(self, theta: Array, hyper: PyTree) -> Array:
         precision = hyper["prior_precision"]
-        return 0.5 * jnp.sum(precision * theta**2 - jnp.log(precision) + _LOG_TWO_PI)
+        squares = (theta - prior_mean(hyper)) ** 2
+        return 0.5 * jnp.sum(precision * squares - jnp.log(precision) + _LOG_TWO_PI)
 
     def gradients(self, theta: Array, rows: PyTree, hyper: PyTree) -> Array:
         residual = self.residuals(theta, rows, hyper)
@@ -106,7 +108,7 @@ class Glm(Model):
         return (diagonal.T @ self.design(rows, theta.dtype) ** 2).reshape(-1)[self.order]
 
     def prior_gradient(self, theta: Array, hyper: PyTree) -> Array:
-        return hyper["prior_precision"] * theta
+        return hyper["prior_precision"] * (theta - prior_mean(hyper))
 
     def prior_hessian(self, theta: Array, hyper: PyTree) -> Array:
         return jnp.diag(self.prior_hessian_diagonal(theta, hyper))
@@ -148,7 +150,7 @@ class Glm(Model):
     def local_prior(self, center: Vector, hyper: PyTree) -> tuple[Vector, Vector]:
         """Precision of the prior, (D,) or (D, D), and its slope at a point."""
         precision = np.asarray(hyper["prior_precision"], float)
-        return precision, precision * center
+        return precision, precision * (center - prior_mean(hyper))
 
     @property
     def order(self) -> Vector:
@@ -161,20 +163,22 @@ class Glm(Model):
             return x
         return jnp.concatenate([x, jnp.ones((len(x), 1), x.dtype)], axis=1)
 
-    def _predictor(self, theta: Array, x: Array) -> Array:
+    def _predictor(self, theta: Array, rows: PyTree) -> Array:
         params = self.layout.unravel(theta)
-        eta = x.astype(theta.dtype) @ params["coef"].T
+        eta = rows["x"].astype(theta.dtype) @ params["coef"].T
+        if "offset" in rows:
+            eta = eta + rows["offset"].astype(theta.dtype)
         if not self.intercept:
             return eta
         return eta + jnp.broadcast_to(params["intercept"], eta.shape)
 
     def residuals(self, theta: Array, rows: PyTree, hyper: PyTree) -> Array:
-        eta = self._predictor(theta, rows["x"])
+        eta = self._predictor(theta, rows)
         residual = self.family.residual(eta, rows["y"], hyper).reshape(len(eta), -1)
         return residual * _weights(rows, residual) if "w" in rows else residual
 
     def curvatures(self, theta: Array, rows: PyTree, hyper: PyTree) -> Array:
-        eta = self._predictor(theta, rows["x"])
+        eta = self._predictor(theta, rows)
         curvature = self.family.curvature(eta, rows["y"], hyper)
         curvature = curvature.reshape(-1, self.outputs, self.outputs)
         return curvature * _weights(rows, curvature) if "w" in rows else curvature
@@ -210,7 +214,7 @@ class Glm(Model):
         the columns of a root, exact to third order.
         """
         outputs = self.outputs
-        eta = self._predictor(anchor, rows["x"])
+        eta = self._predictor(anchor, rows)
         here = self.family.residual(eta, rows["y"], hyper)
         bend = self.family.curvature(eta, rows["y"], hyper).reshape(-1, outputs, outputs)
         nodes, mass = np.polynomial.hermite_e.hermegauss(_NODES if outputs == 1 else 2)
@@ -298,6 +302,11 @@ class ContinuedGlm(Glm):
         if "noise_scale" not in hyper:
             return jnp.ones((), hyper["past"]["slope"].dtype)
         return jnp.asarray(hyper["noise_scale"]) ** 2
+
+
+def prior_mean(hyper: PyTree) -> Any:
+    """Of every parameter; 0 where nothing else is said."""
+    return hyper.get("prior_mean", 0.0)
 
 
 def _weights(rows: PyTree, like: Array) -> Array:

@@ -19,6 +19,7 @@ from ornstein._base.errors import InputError
 from ornstein._base.precision import double_precision
 from ornstein._base.types import Array, PyTree, Vector
 from ornstein.models.contract import Model
+from ornstein.models.glm import prior_mean
 from ornstein.models.hyper_priors import HyperPrior, ScalePrior, scale_priors
 from ornstein.models.hyperparameters import Learnable
 from ornstein.models.posterior import Posterior
@@ -304,7 +305,7 @@ def known_at(
         known["fixed"] = np.where(groups < 0, prior, 0.0)
     if target.noise is not None:
         squares, weight = _residuals(post, center)
-        known |= {"center": center, "slope": slope - prior * center}
+        known |= {"center": center, "slope": slope - prior * (center - prior_mean(post.hyper))}
         known |= {"hessian": precision - np.diag(prior), "squares": squares, "weight": weight}
     return known
 
@@ -313,7 +314,7 @@ def _residuals(post: Posterior, theta: Vector) -> tuple[float, float]:
     """Sum of squared residuals and of weights over all rows, earlier ones too."""
     params = post.layout.unravel(theta)
     residual = np.asarray(post.data["y"]) - np.asarray(post.data["x"]) @ params["coef"]
-    residual = residual - params.get("intercept", 0.0)
+    residual = residual - params.get("intercept", 0.0) - np.asarray(post.data.get("offset", 0.0))
     weights = np.asarray(post.data["w"]) if "w" in post.data else np.ones_like(residual)
     squares, weight = float(weights @ residual**2), float(weights.sum())
     if "past" in post.hyper:

@@ -220,7 +220,8 @@ def glm_hyperparameters(
         values["noise_scale"] = np.asarray(numbers["noise_scale"], float)
     index = np.full(model.layout.dim, -1)
     if "prior_precision" in wanted:
-        index = np.tile(of_column, model.family.outputs)[model.order]
+        shared = np.tile(of_column, model.family.outputs)[model.order]
+        index[: len(shared)] = shared  # auxiliary parameters follow, each with its own prior
         logs = np.log(numbers["prior_precision"])
         given = np.exp([logs[index == group].mean() for group in range(len(labels))])
         values["prior_precision"] = np.asarray(given[0]) if groups is None else given

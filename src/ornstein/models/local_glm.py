@@ -78,6 +78,8 @@ class GlmAt(NamedTuple):
             if self.model.intercept:
                 design = np.concatenate([design, np.ones((len(design), 1))], axis=1)
             offset[some] = design @ (center.T if several else center[0])
+            if "offset" in data:
+                offset[some] += np.asarray(data["offset"][some], float)
             if map_design is not None:
                 features[some] = map_design(design)
         if self.order:

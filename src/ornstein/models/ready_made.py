@@ -12,13 +12,15 @@ import numpy.typing as npt
 from ornstein._base import checks
 from ornstein._base.errors import InputError
 from ornstein._base.trees import Layout
-from ornstein._base.types import LogLikelihood, LogPrior, PyTree, Vector
+from ornstein._base.types import LogLikelihood, LogPrior, PyTree
 from ornstein.data import inputs
 from ornstein.data.on_disk import AnyRows, RowsOnDisk
+from ornstein.models.auxiliary_glm import AuxiliaryGlm
 from ornstein.models.families import Bernoulli, Categorical, Family, Gaussian, Poisson
 from ornstein.models.glm import ContinuedGlm, Glm, Past
-from ornstein.models.hyperparameters import Groups, finite_numbers, glm_hyperparameters
+from ornstein.models.hyperparameters import Groups, glm_hyperparameters
 from ornstein.models.posterior import Posterior
+from ornstein.models.priors import Priors, named_priors, prior_precisions, without_fixed
 
 
 def linear(
@@ -31,6 +33,8 @@ def linear(
     groups: Groups = None,
     learn: str | Sequence[str] = ("prior_precision", "noise_scale"),
     sample_weight: npt.ArrayLike | None = None,
+    offset: npt.ArrayLike | None = None,
+    priors: Priors = None,
 ) -> Posterior:
     """Linear regression: ``y = X coef + intercept + noise_scale * normal``.
 
@@ -60,15 +64,22 @@ def linear(
     sample_weight
         How much every row counts: its log-likelihood is multiplied by it. A whole number has the
         effect of that many copies of the row; rows of weight 0 are left out.
+    offset
+        What is added to every row's linear predictor, such as the logarithm of an exposure.
+    priors
+        Normal priors of single parameters by name (columns, ``intercept``), such as
+        ``{"age": ornstein.Normal(0.0, 0.5)}``; their precisions are fixed.
 
     Examples
     --------
     >>> linear([[0.0], [1.0], [2.0]], [0.1, 0.9, 2.1], intercept=True)
     Posterior(rows=3, parameters=2: coef[0], intercept)
     """
-    prior = Prior(prior_precision, intercept, groups, learn)
+    prior = Prior(prior_precision, intercept, groups, learn, priors)
     hyper = {"noise_scale": np.asarray(checks.positive("noise_scale", noise_scale))}
-    return of_family(Gaussian, X, y, prior, feature_names, sample_weight, hyper=hyper)
+    return of_family(
+        Gaussian, X, y, prior, feature_names, sample_weight, hyper=hyper, offset=offset
+    )
 
 
 def logistic(
@@ -80,6 +91,8 @@ def logistic(
     groups: Groups = None,
     learn: str | Sequence[str] = "prior_precision",
     sample_weight: npt.ArrayLike | None = None,
+    offset: npt.ArrayLike | None = None,
+    priors: Priors = None,
 ) -> Posterior:
     """Logistic regression: ``y`` is 1 with probability ``sigmoid(X coef + intercept)``, else 0.
 
@@ -90,8 +103,8 @@ def logistic(
     >>> logistic([[0.0], [1.0], [2.0]], [0, 1, 1])
     Posterior(rows=3, parameters=1: coef[0])
     """
-    prior = Prior(prior_precision, intercept, groups, learn)
-    return of_family(Bernoulli, X, y, prior, feature_names, sample_weight)
+    prior = Prior(prior_precision, intercept, groups, learn, priors)
+    return of_family(Bernoulli, X, y, prior, feature_names, sample_weight, offset=offset)
 
 
 def softmax(
@@ -104,6 +117,7 @@ def softmax(
     groups: Groups = None,
     learn: str | Sequence[str] = "prior_precision",
     sample_weight: npt.ArrayLike | None = None,
+    priors: Priors = None,
 ) -> Posterior:
     """Multinomial logistic regression over ``num_classes`` labels ``0 .. K-1``.
 
@@ -116,7 +130,7 @@ def softmax(
     >>> softmax([[0.0], [1.0], [2.0]], [0, 1, 2])
     Posterior(rows=3, parameters=3: coef[0, 0], coef[1, 0], coef[2, 0])
     """
-    prior = Prior(prior_precision, intercept, groups, learn)
+    prior = Prior(prior_precision, intercept, groups, learn, priors)
     return of_family(Categorical, X, y, prior, feature_names, sample_weight, num_classes)
 
 
@@ -129,6 +143,8 @@ def poisson(
     groups: Groups = None,
     learn: str | Sequence[str] = "prior_precision",
     sample_weight: npt.ArrayLike | None = None,
+    offset: npt.ArrayLike | None = None,
+    priors: Priors = None,
 ) -> Posterior:
     """Poisson regression: ``y`` counts with mean ``exp(X coef + intercept)``.
 
@@ -139,17 +155,22 @@ def poisson(
     >>> poisson([[0.0], [1.0], [2.0]], [0, 2, 7])
     Posterior(rows=3, parameters=1: coef[0])
     """
-    prior = Prior(prior_precision, intercept, groups, learn)
-    return of_family(Poisson, X, y, prior, feature_names, sample_weight)
+    prior = Prior(prior_precision, intercept, groups, learn, priors)
+    return of_family(Poisson, X, y, prior, feature_names, sample_weight, offset=offset)
 
 
 class Prior(NamedTuple):
-    """The prior and what to learn, as a user gave them; not checked yet."""
+    """The prior and what to learn, as a user gave them; not checked yet.
+
+    ``by_name`` has priors of single parameters: of columns, the intercept and auxiliary ones. Their
+    precisions are fixed.
+    """
 
     precision: float | Sequence[float]
     intercept: bool
     groups: Groups = None
     learn: str | Sequence[str] = "prior_precision"
+    by_name: Priors = None
 
 
 def of_family(
@@ -161,19 +182,27 @@ def of_family(
     sample_weight: npt.ArrayLike | None = None,
     num_classes: int | None = None,
     hyper: PyTree = None,
+    offset: npt.ArrayLike | None = None,
 ) -> Posterior:
     """The posterior of a family and of rows as a user gives them; what a builder calls."""
     table, names = inputs.table(X, feature_names)
     family, target = kind.of_target(inputs.target(y, len(table)), num_classes)
-    return build(family, weighted_rows(table, target, sample_weight), names, prior, hyper)
+    rows = weighted_rows(table, target, sample_weight, offset)
+    return build(family, rows, names, prior, hyper)
 
 
 def weighted_rows(
-    table: AnyRows, target: AnyRows, sample_weight: npt.ArrayLike | None
+    table: AnyRows,
+    target: AnyRows,
+    sample_weight: npt.ArrayLike | None,
+    offset: npt.ArrayLike | None = None,
 ) -> dict[str, AnyRows]:
-    """Rows for :func:`build`, their weights checked; those of weight 0 are left out."""
+    """Rows for :func:`build`, weights and offsets checked; those of weight 0 are left out."""
+    rows = {"x": table, "y": target}
+    if offset is not None:
+        rows["offset"] = inputs.offsets(offset, len(table))
     if sample_weight is None:
-        return {"x": table, "y": target}
+        return rows
     if isinstance(table, RowsOnDisk) or isinstance(target, RowsOnDisk):
         raise InputError(
             "sample_weight is for rows in memory. For a table on disk, leave out the rows that "
@@ -181,7 +210,7 @@ def weighted_rows(
         )
     weights = inputs.weights(sample_weight, len(table))
     kept = weights > 0
-    return {"x": table[kept], "y": target[kept], "w": weights[kept]}
+    return {**{name: leaf[kept] for name, leaf in rows.items()}, "w": weights[kept]}
 
 
 def build(
@@ -197,19 +226,41 @@ def build(
     ``hyper`` has the family's own numbers; ``past`` stands for earlier rows.
     """
     intercept = checks.flag("intercept", prior.intercept)
+    if intercept and not family.intercept:
+        raise InputError(
+            f"intercept=True: a {family.name} model has cutpoints in its place; leave it out."
+        )
     features, outputs = rows["x"].shape[1], family.outputs
+    if "offset" in rows and outputs > 1:
+        raise InputError(f"offset is for models of one predictor; a {family.name} model has more.")
     params = {"coef": np.zeros((outputs, features) if outputs > 1 else features)}
     if intercept:
         params["intercept"] = np.zeros(outputs if outputs > 1 else ())
+    for one in family.auxiliary:
+        params[one.name] = np.zeros(one.shape)
     kind = Glm if past is None else ContinuedGlm
+    kind = AuxiliaryGlm if family.auxiliary else kind
     model = kind(family, Layout.of(params), features, intercept)
-    precision = _prior_precision(prior.precision, features + intercept)
+    precision = prior_precisions(prior.precision, features + intercept)
     numbers = {**(hyper or {}), "prior_precision": np.tile(precision, outputs)[model.order]}
+    numbers, fixed = named_priors(model, numbers, names, prior.by_name, rows["y"])
     hyper = numbers if past is None else {**numbers, "past": past._asdict()}
     functions = partial(_functions, model)
-    learn = glm_hyperparameters(model, numbers, names, prior.groups, prior.learn, functions)
+    groups = without_fixed(prior.groups, fixed, model, names)
+    learn = glm_hyperparameters(model, numbers, names, groups, prior.learn, functions)
     named = {"coef": names} if names else {}
-    return Posterior.of_model(model, *functions(hyper), rows, hyper, named, learn)
+    post = Posterior.of_model(model, *functions(hyper), rows, hyper, named, learn)
+    if family.auxiliary:
+        post.constrain = partial(_reported, family)
+        post.init = model.layout.unravel(numbers["prior_mean"])
+    return post
+
+
+def _reported(family: Family, params: PyTree) -> PyTree:
+    """Parameters, the auxiliary ones in their own range."""
+    hidden = {one.name for one in family.auxiliary}
+    shown = {name: leaf for name, leaf in params.items() if name not in hidden}
+    return shown | {one.reported: one.range.compiled(params[one.name]) for one in family.auxiliary}
 
 
 class _Fixed:
@@ -228,12 +279,15 @@ class _Fixed:
 def _functions(model: Glm, hyper: PyTree) -> tuple[LogLikelihood, LogPrior]:
     """Log-likelihood of a row and log-prior, in plain JAX."""
     fixed = _Fixed(hyper)
+    own = {one.name for one in model.family.auxiliary}
 
     def log_likelihood(params: PyTree, example: PyTree) -> Any:
         coef = params["coef"]
         eta = coef @ jnp.asarray(example["x"], coef.dtype)
         eta = eta + params["intercept"] if model.intercept else eta
-        loss = model.family.loss(eta, example["y"], fixed.cast(coef.dtype))
+        eta = eta + jnp.asarray(example["offset"], eta.dtype) if "offset" in example else eta
+        numbers = {**fixed.cast(coef.dtype), **{n: params[n] for n in params if n in own}}
+        loss = model.family.loss(eta, example["y"], numbers)
         return -loss * jnp.asarray(example["w"], loss.dtype) if "w" in example else -loss
 
     def log_prior(params: PyTree) -> Any:
@@ -241,15 +295,3 @@ def _functions(model: Glm, hyper: PyTree) -> tuple[LogLikelihood, LogPrior]:
         return -model.prior_loss(theta, fixed.cast(theta.dtype))
 
     return log_likelihood, log_prior
-
-
-def _prior_precision(given: float | Sequence[float], width: int) -> Vector:
-    precision = finite_numbers("prior_precision", given, "fiub")
-    if precision.ndim > 1 or (precision.ndim == 1 and len(precision) != width):
-        raise InputError(
-            f"prior_precision must be one number or {width} (one per column, the intercept's "
-            f"last), found shape {precision.shape}."
-        )
-    if not (precision > 0).all():
-        raise InputError(f"prior_precision must be above 0, found {given!r}.")
-    return np.broadcast_to(precision, (width,)).copy()

@@ -1,7 +1,8 @@
 """What draws of a generalised linear model's coefficients say about new rows."""
 
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -22,13 +23,14 @@ class Coefficients(NamedTuple):
 
     ``coef`` is (draws, columns), or (draws, outputs, columns) for a model of several outputs;
     ``intercept`` is (draws,) or (draws, outputs); ``noise_scale``, which a linear model has, is
-    (draws,) or one number.
+    (draws,) or one number; ``auxiliary`` are the family's other parameters, as they are sampled.
     """
 
     model: str
     coef: Vector
     intercept: Vector
     noise_scale: Vector | float = 0.0
+    auxiliary: Mapping[str, Vector] = MappingProxyType({})
 
     @classmethod
     def gather(
@@ -37,6 +39,7 @@ class Coefficients(NamedTuple):
         coef: npt.ArrayLike,
         intercept: npt.ArrayLike | None = None,
         noise_scale: npt.ArrayLike = 0.0,
+        auxiliary: Mapping[str, Vector] = MappingProxyType({}),
     ) -> "Coefficients":
         """From draws with any leading axes, e.g. (chains, draws, ...)."""
         checks.choice("model", model, MODELS)
@@ -45,9 +48,13 @@ class Coefficients(NamedTuple):
         flat = values.reshape(-1, *values.shape[values.ndim - own :])
         shift = np.zeros(flat.shape[:-1]) if intercept is None else np.asarray(intercept, float)
         scale = np.asarray(noise_scale, float)
-        return cls(
-            model, flat, shift.reshape(flat.shape[:-1]), scale.reshape(-1) if scale.ndim else scale
-        )
+        flat_scale = scale.reshape(-1) if scale.ndim else scale
+        lead = values.ndim - own
+        beside = {
+            name: np.asarray(leaf, float).reshape(len(flat), *np.shape(leaf)[lead:])
+            for name, leaf in auxiliary.items()
+        }
+        return cls(model, flat, shift.reshape(flat.shape[:-1]), flat_scale, beside)
 
     @classmethod
     def of_result(cls, result: Result) -> "Coefficients":
@@ -60,12 +67,31 @@ class Coefficients(NamedTuple):
         noise = np.asarray(post.hyper.get("noise_scale", 0.0), float)
         if result.hyper is not None and "noise_scale" in result.hyper_draws:
             noise = result.hyper_draws["noise_scale"].reshape(-1)
-        return cls.gather(post.model.family.name, params["coef"], params.get("intercept"), noise)
+        family = post.model.family
+        beside = {one.name: params[one.name] for one in family.auxiliary}
+        return cls.gather(family.name, params["coef"], params.get("intercept"), noise, beside)
 
     @property
     def family(self) -> Family:
         """What the targets are like."""
-        return FAMILIES[self.model].of(self.coef.shape[1])
+        return FAMILIES[self.model].of_draws(self.coef, self.auxiliary)
+
+    @property
+    def numbers(self) -> dict[str, Vector]:
+        """What the family's functions take beside the predictor, draws along the first axis."""
+        beside = {name: leaf[:, None] for name, leaf in self.auxiliary.items()}
+        return {"noise_scale": np.reshape(np.asarray(self.noise_scale, float), (-1, 1)), **beside}
+
+
+class NewRows(NamedTuple):
+    """Rows to predict, with what is added to their predictors and how many trials they have."""
+
+    x: Vector
+    offset: Vector | None = None
+    trials: Vector | None = None
+
+
+AnyNewRows: TypeAlias = Vector | NewRows
 
 
 class Prediction(NamedTuple):
@@ -77,16 +103,19 @@ class Prediction(NamedTuple):
     high: Vector
 
 
-def predictors(draws: Coefficients, X: Vector) -> Vector:
+def predictors(draws: Coefficients, X: AnyNewRows) -> Vector:
     """``coef x + intercept``: (draws, rows), or (draws, classes, rows)."""
-    if X.ndim != 2 or X.shape[1] != draws.coef.shape[-1]:
+    rows = _rows(X)
+    if rows.x.ndim != 2 or rows.x.shape[1] != draws.coef.shape[-1]:
         raise InputError(
-            f"X must have {draws.coef.shape[-1]} columns, as the model has; found shape {X.shape}."
+            f"X must have {draws.coef.shape[-1]} columns, as the model has; found shape "
+            f"{rows.x.shape}."
         )
-    return np.asarray(draws.coef @ X.T + draws.intercept[..., None])
+    eta = np.asarray(draws.coef @ rows.x.T + draws.intercept[..., None])
+    return eta if rows.offset is None else eta + rows.offset
 
 
-def probabilities(draws: Coefficients, X: Vector) -> Vector:
+def probabilities(draws: Coefficients, X: AnyNewRows) -> Vector:
     """Every row's class probabilities averaged over the draws, (rows, classes).
 
     Examples
@@ -96,27 +125,29 @@ def probabilities(draws: Coefficients, X: Vector) -> Vector:
     [[0.0, 1.0], [1.0, 0.0]]
     """
     chances = draws.family.probabilities
-    return np.concatenate([chances(eta).mean(axis=0).T for _, eta in _blocks(draws, X)])
+    parts = [chances(eta, numbers).mean(axis=0).T for _, eta, numbers in _blocks(draws, X)]
+    return np.concatenate(parts)
 
 
-def expectation(draws: Coefficients, X: Vector) -> Vector:
+def expectation(draws: Coefficients, X: AnyNewRows) -> Vector:
     """The target's mean over draws, for every row of a model of numbers."""
     means = draws.family.expectation
-    return np.concatenate([means(eta).mean(axis=0) for _, eta in _blocks(draws, X)])
+    blocks = _blocks(draws, X)
+    return np.concatenate([means(eta, numbers).mean(axis=0) for _, eta, numbers in blocks])
 
 
-def spread(draws: Coefficients, X: Vector) -> Vector:
+def spread(draws: Coefficients, X: AnyNewRows) -> Vector:
     """Standard deviation of every row's target: that of the draws' means and of the noise."""
-    means = draws.family.expectation
-    return np.concatenate([_std(draws, means(eta)) for _, eta in _blocks(draws, X)])
+    family = draws.family
+    return np.concatenate([_std(family, eta, numbers) for _, eta, numbers in _blocks(draws, X)])
 
 
-def simulate(draws: Coefficients, X: Vector, rng: np.random.Generator) -> Vector:
+def simulate(draws: Coefficients, X: AnyNewRows, rng: np.random.Generator) -> Vector:
     """One target per draw and row: (draws, rows); class numbers for classifiers."""
-    return draws.family.simulate(predictors(draws, X), draws.noise_scale, rng)
+    return draws.family.simulate(predictors(draws, X), _numbers(draws, _rows(X)), rng)
 
 
-def log_score(draws: Coefficients, X: Vector, y: npt.ArrayLike) -> Vector:
+def log_score(draws: Coefficients, X: AnyNewRows, y: npt.ArrayLike) -> Vector:
     """Log predictive density of every row's target (class numbers for classifiers).
 
     Its mean over rows that were held out is the log score: the higher the better.
@@ -128,13 +159,16 @@ def log_score(draws: Coefficients, X: Vector, y: npt.ArrayLike) -> Vector:
     [0.5]
     """
     score, target = draws.family.log_score, np.asarray(y)
-    if target.shape != (len(X),):
-        raise InputError(f"y must have one value for each of {len(X)} rows, found {target.shape}.")
+    count = len(_rows(X).x)
+    if target.shape != (count,):
+        raise InputError(f"y must have one value for each of {count} rows, found {target.shape}.")
     blocks = _blocks(draws, X)
-    return np.concatenate([score(eta, target[at], draws.noise_scale) for at, eta in blocks])
+    return np.concatenate([score(eta, target[at], numbers) for at, eta, numbers in blocks])
 
 
-def summarise(draws: Coefficients, X: Vector, interval: float = 0.9, seed: int = 0) -> Prediction:
+def summarise(
+    draws: Coefficients, X: AnyNewRows, interval: float = 0.9, seed: int = 0
+) -> Prediction:
     """Predictive mean, standard deviation and central interval of every row.
 
     For models of numbers; the interval is that of simulated targets.
@@ -148,22 +182,33 @@ def summarise(draws: Coefficients, X: Vector, interval: float = 0.9, seed: int =
     """
     share, rng, family = mass(interval), np.random.default_rng(seed), draws.family
     parts = []
-    for _, eta in _blocks(draws, X):
-        means = family.expectation(eta)
-        ends = family.interval(eta, draws.noise_scale, share, rng)
-        parts.append(Prediction(means.mean(axis=0), _std(draws, means), *ends))
+    for _, eta, numbers in _blocks(draws, X):
+        means = family.expectation(eta, numbers)
+        ends = family.interval(eta, numbers, share, rng)
+        parts.append(Prediction(means.mean(axis=0), _std(family, eta, numbers), *ends))
     return Prediction(*(np.concatenate(values) for values in zip(*parts, strict=True)))
 
 
-def _std(draws: Coefficients, means: Vector) -> Vector:
-    own = draws.family.variance(means, draws.noise_scale)
-    return np.asarray(np.sqrt(means.var(axis=0) + own.mean(axis=0)))
+def _std(family: Family, eta: Vector, numbers: Mapping[str, Any]) -> Vector:
+    own = family.variance(eta, numbers).mean(axis=0)
+    return np.asarray(np.sqrt(family.expectation(eta, numbers).var(axis=0) + own))
 
 
-def _blocks(draws: Coefficients, X: Vector) -> Iterator[tuple[slice, Vector]]:
+def _rows(X: AnyNewRows) -> NewRows:
+    return X if isinstance(X, NewRows) else NewRows(X)
+
+
+def _numbers(draws: Coefficients, rows: NewRows) -> dict[str, Any]:
+    trials = {} if rows.trials is None else {"trials": rows.trials[None]}
+    return {**draws.numbers, **trials}
+
+
+def _blocks(draws: Coefficients, X: AnyNewRows) -> Iterator[tuple[slice, Vector, dict[str, Any]]]:
     """Rows in blocks of bounded memory, with their predictors; one empty block for no rows."""
+    rows = _rows(X)
     outputs = draws.coef.shape[1] if draws.coef.ndim == 3 else 1
     size = max(1, _BLOCK // (len(draws.coef) * outputs))
-    for start in range(0, max(1, len(X)), size):
+    for start in range(0, max(1, len(rows.x)), size):
         block = slice(start, start + size)
-        yield block, predictors(draws, X[block])
+        some = NewRows(*(None if part is None else part[block] for part in rows))
+        yield block, predictors(draws, some), _numbers(draws, some)

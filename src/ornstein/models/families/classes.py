@@ -8,13 +8,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.special
+import scipy.stats
 
 from ornstein._base.checks import names_of, shown
 from ornstein._base.errors import InputError
 from ornstein._base.types import Array, PyTree, Vector
 from ornstein.data import inputs
 from ornstein.data.on_disk import AnyRows
-from ornstein.models.families.family import Family, Noise, Rng, TargetColumn
+from ornstein.models.families.family import Family, Numbers, Rng, TargetColumn
 
 
 @jax.custom_jvp
@@ -63,11 +64,11 @@ class Bernoulli(Family):
         change = softplus(along + rows["offset"]) - softplus(rows["offset"])
         return change - rows["y"] * along if "y" in rows else change
 
-    def probabilities(self, eta: Vector) -> Vector:
+    def probabilities(self, eta: Vector, numbers: Numbers) -> Vector:
         one = scipy.special.expit(eta)
         return np.stack([1 - one, one], axis=1)
 
-    def simulate(self, eta: Vector, noise_scale: Noise, rng: Rng) -> Vector:
+    def simulate(self, eta: Vector, numbers: Numbers, rng: Rng) -> Vector:
         return (rng.uniform(size=eta.shape) < scipy.special.expit(eta)).astype(float)
 
     @classmethod
@@ -83,6 +84,67 @@ class Bernoulli(Family):
         if len(column.levels) != 2:
             return None
         return f"{shown(column.name)} has two distinct values: {names_of(column.levels)}."
+
+
+@dataclass(frozen=True)
+class Binomial(Bernoulli):
+    """Successes among trials, each with probability ``sigmoid(eta)``.
+
+    A row's target is the share of successes and its weight the number of trials: with these the
+    log-likelihood is Bernoulli's but for a constant.
+    """
+
+    name = "binomial"
+    most_classes = 0
+
+    def probabilities(self, eta: Vector, numbers: Numbers) -> Vector:
+        raise InputError("a binomial model predicts counts of successes, not classes.")
+
+    def expectation(self, eta: Vector, numbers: Numbers) -> Vector:
+        return np.asarray(self._trials(numbers) * scipy.special.expit(eta))
+
+    def variance(self, eta: Vector, numbers: Numbers) -> Vector:
+        p = scipy.special.expit(eta)
+        return np.asarray(self._trials(numbers) * p * (1 - p))
+
+    def simulate(self, eta: Vector, numbers: Numbers, rng: Rng) -> Vector:
+        trials = np.broadcast_to(self._trials(numbers), eta.shape).astype(np.int64)
+        return rng.binomial(trials, scipy.special.expit(eta)).astype(float)
+
+    def log_score(self, eta: Vector, y: Vector, numbers: Numbers) -> Vector:
+        """Of counts of successes."""
+        trials = np.broadcast_to(self._trials(numbers), eta.shape)
+        p = scipy.stats.binom.logpmf(y, trials, scipy.special.expit(eta))
+        return np.asarray(scipy.special.logsumexp(p, axis=0) - np.log(len(eta)))
+
+    @classmethod
+    def of_target(cls, y: AnyRows, classes: int | None = None) -> tuple[Self, AnyRows]:
+        if y.min() < 0 or y.max() > 1:
+            raise InputError("y must hold shares of successes, between 0 and 1.")
+        return cls(), y.astype(float)
+
+    @classmethod
+    def recognise(cls, column: TargetColumn) -> str | None:
+        """Never: a column of successes does not say of how many trials."""
+        return None
+
+    @classmethod
+    def check_column(cls, column: TargetColumn) -> None:
+        raise InputError(
+            f"A binomial model needs the number of trials beside {shown(column.name)}. Use a "
+            f"formula: p({column.name}, trials) ~ ..., or cbind(successes, failures) ~ ..."
+        )
+
+    def _trials(self, numbers: Numbers) -> Vector:
+        return np.asarray(numbers.get("trials", 1.0))
+
+
+def drawn_classes(probabilities: Vector, rng: Rng) -> Vector:
+    """A class number for every draw and row, of (draws, classes, rows)."""
+    draws, classes, rows = probabilities.shape
+    uniform = rng.uniform(size=(draws, rows))
+    above = uniform[:, None] > np.cumsum(probabilities, axis=1)
+    return above.sum(axis=1).clip(max=classes - 1).astype(float)
 
 
 @jax.custom_jvp
@@ -152,13 +214,11 @@ class Categorical(Family):
         variance = (p * along**2).sum(axis=0) - (p * along).sum(axis=0) ** 2
         return self.folded_loss(along, rows, hyper) - 0.5 * variance
 
-    def probabilities(self, eta: Vector) -> Vector:
+    def probabilities(self, eta: Vector, numbers: Numbers) -> Vector:
         return np.asarray(scipy.special.softmax(eta, axis=1))
 
-    def simulate(self, eta: Vector, noise_scale: Noise, rng: Rng) -> Vector:
-        uniform = rng.uniform(size=(len(eta), eta.shape[2]))
-        cumulative = np.cumsum(self.probabilities(eta), axis=1)
-        return (uniform[:, None] > cumulative).sum(axis=1).clip(max=eta.shape[1] - 1).astype(float)
+    def simulate(self, eta: Vector, numbers: Numbers, rng: Rng) -> Vector:
+        return drawn_classes(self.probabilities(eta, numbers), rng)
 
     @classmethod
     def of(cls, classes: int) -> Self:

@@ -1,15 +1,17 @@
 """What a family is: the contract, and what most families share.
 
 ``eta`` is the linear predictor. Compiled functions get one entry per row, or one row of K entries
-where a family has K outputs, and ``hyper``, the model's mapping of fixed numbers. Functions for
-predictions run on the host, in NumPy, and get (draws, rows) or (draws, K, rows).
+where a family has K outputs, and ``hyper``, the model's mapping of numbers: fixed ones, and the
+family's auxiliary parameters on the real line. Functions for predictions run on the host, in NumPy;
+they get (draws, rows) or (draws, K, rows), and ``numbers`` that broadcast with those: one for every
+draw, and of rows what they bring with them, such as their ``trials``.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar, Self, TypeAlias
+from typing import Any, ClassVar, Self, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -21,8 +23,9 @@ from ornstein._base.errors import InputError
 from ornstein._base.precision import double_precision
 from ornstein._base.types import Array, PyTree, Vector
 from ornstein.data.on_disk import AnyRows
+from ornstein.models.families.auxiliary import Auxiliary
 
-Noise: TypeAlias = Vector | float
+Numbers: TypeAlias = Mapping[str, Any]
 Rng: TypeAlias = np.random.Generator
 
 
@@ -82,6 +85,8 @@ class Family(ABC):
         the standard deviation of its noise.
     most_classes, if_more
         Classes the target may have, 0 where it is a number; what to do if it has more.
+    intercept
+        Whether it may have an intercept; other parameters may take its place.
     """
 
     outputs: int = 1
@@ -93,6 +98,30 @@ class Family(ABC):
     scaled: ClassVar[bool] = False
     most_classes: ClassVar[int] = 0
     if_more: ClassVar[str] = ""
+    intercept: ClassVar[bool] = True
+
+    @property
+    def auxiliary(self) -> tuple[Auxiliary, ...]:
+        """Parameters beside the coefficients, drawn with them; ``hyper`` has them by name.
+
+        Their names follow ``intercept`` in the alphabet, which is the order of parameters.
+        """
+        return ()
+
+    def auxiliary_means(self, y: Vector) -> dict[str, Vector]:
+        """Means of their default priors, which may count in the target's unit."""
+        return {one.name: np.asarray(one.mean, float) for one in self.auxiliary}
+
+    def auxiliary_reported(
+        self, values: Mapping[str, Vector], shift: Vector | float = 0.0, scale: float = 1.0
+    ) -> dict[str, Vector]:
+        """Draws of them as users know them, for a predictor to which ``shift`` is added.
+
+        ``scale`` is the unit of a target that was divided by it.
+        """
+        return {
+            one.reported: np.asarray(one.range.host(values[one.name])) for one in self.auxiliary
+        }
 
     # Compiled --------------------------------------------------------------------------------
 
@@ -166,40 +195,38 @@ class Family(ABC):
 
     # Predictions -----------------------------------------------------------------------------
 
-    def expectation(self, eta: Vector) -> Vector:
+    def expectation(self, eta: Vector, numbers: Numbers) -> Vector:
         """The target's mean for every draw and row."""
         raise InputError(f"a {self.name} model predicts classes; ask for their probabilities.")
 
-    def variance(self, means: Vector, noise_scale: Noise) -> Vector:
+    def variance(self, eta: Vector, numbers: Numbers) -> Vector:
         """The target's own variance by draw and row; of families that predict a mean only."""
         raise NotImplementedError
 
-    def probabilities(self, eta: Vector) -> Vector:
+    def probabilities(self, eta: Vector, numbers: Numbers) -> Vector:
         """Of every class, (draws, classes, rows)."""
         raise InputError(f"a {self.name} model has no class probabilities.")
 
     @abstractmethod
-    def simulate(self, eta: Vector, noise_scale: Noise, rng: Rng) -> Vector:
+    def simulate(self, eta: Vector, numbers: Numbers, rng: Rng) -> Vector:
         """One target for every draw and row; class numbers for classes."""
 
     def interval(
-        self, eta: Vector, noise_scale: Noise, mass: float, rng: Rng
+        self, eta: Vector, numbers: Numbers, mass: float, rng: Rng
     ) -> tuple[Vector, Vector]:
         """Ends of central intervals of every row's target, by simulated ones."""
         tail = (1 - mass) / 2
-        low, high = np.quantile(self.simulate(eta, noise_scale, rng), [tail, 1 - tail], axis=0)
+        low, high = np.quantile(self.simulate(eta, numbers, rng), [tail, 1 - tail], axis=0)
         return low, high
 
-    def log_score(self, eta: Vector, y: Vector, noise_scale: Noise) -> Vector:
+    def log_score(self, eta: Vector, y: Vector, numbers: Numbers) -> Vector:
         """Log predictive density of every row's target: the draws' densities averaged."""
         by_output = np.moveaxis(eta, 1, -1) if eta.ndim == 3 else eta
-        scale = np.reshape(np.asarray(noise_scale, float), (-1, 1))
-        whole = np.asarray(y, np.int32 if self.outputs > 1 else float)
-        targets = np.broadcast_to(whole, by_output.shape[:2])
+        kind = np.int32 if self.most_classes > 2 else float
+        targets = np.broadcast_to(np.asarray(y, kind), by_output.shape[:2])
         with double_precision():
-            loss = np.asarray(
-                self.loss(jnp.asarray(by_output), jnp.asarray(targets), {"noise_scale": scale})
-            )
+            found = self.loss(jnp.asarray(by_output), jnp.asarray(targets), dict(numbers))
+            loss = np.asarray(found)
         return np.asarray(scipy.special.logsumexp(-loss, axis=0) - np.log(len(loss)))
 
     # Targets ---------------------------------------------------------------------------------
@@ -208,6 +235,11 @@ class Family(ABC):
     def of(cls, classes: int) -> Self:
         """The family for so many classes; they do not matter where targets are numbers."""
         return cls()
+
+    @classmethod
+    def of_draws(cls, coef: Vector, auxiliary: Mapping[str, Vector]) -> Self:
+        """The family of draws of its parameters, draws along their first axes."""
+        return cls.of(coef.shape[1])
 
     @classmethod
     def of_target(cls, y: AnyRows, classes: int | None = None) -> tuple[Self, AnyRows]:

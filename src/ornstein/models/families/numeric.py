@@ -12,7 +12,7 @@ from ornstein._base.checks import shown
 from ornstein._base.errors import InputError
 from ornstein._base.types import Array, PyTree, Vector
 from ornstein.data.on_disk import AnyRows, RowsOnDisk
-from ornstein.models.families.family import Family, Noise, Rng, TargetColumn
+from ornstein.models.families.family import Family, Numbers, Rng, TargetColumn
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 MAX_COUNT = 1000
@@ -56,15 +56,14 @@ class Gaussian(Family):
 
     folded_remainder_loss = folded_remainder
 
-    def expectation(self, eta: Vector) -> Vector:
+    def expectation(self, eta: Vector, numbers: Numbers) -> Vector:
         return eta
 
-    def variance(self, means: Vector, noise_scale: Noise) -> Vector:
-        return np.reshape(np.asarray(noise_scale, float) ** 2, (-1, 1))
+    def variance(self, eta: Vector, numbers: Numbers) -> Vector:
+        return np.broadcast_to(numbers["noise_scale"] ** 2, eta.shape)
 
-    def simulate(self, eta: Vector, noise_scale: Noise, rng: Rng) -> Vector:
-        scale = np.broadcast_to(noise_scale, (len(eta),))
-        return np.asarray(eta + scale[:, None] * rng.standard_normal(eta.shape))
+    def simulate(self, eta: Vector, numbers: Numbers, rng: Rng) -> Vector:
+        return np.asarray(eta + numbers["noise_scale"] * rng.standard_normal(eta.shape))
 
     @classmethod
     def recognise(cls, column: TargetColumn) -> str | None:
@@ -80,8 +79,39 @@ class Gaussian(Family):
         )
 
 
+def exp(eta: Vector) -> Vector:
+    """Without overflow."""
+    return np.asarray(np.exp(np.minimum(eta, 700.0)))
+
+
+class Counts(Family):
+    """What families of counts share: which targets suit."""
+
+    @classmethod
+    def of_target(cls, y: AnyRows, classes: int | None = None) -> tuple[Self, AnyRows]:
+        if isinstance(y, RowsOnDisk):
+            fits = y.scan.whole and y.scan.low[0] >= 0
+        else:
+            fits = bool(y.min() >= 0 and np.array_equal(y, np.rint(y)))
+        if not fits:
+            raise InputError(f"y must hold counts (whole numbers from 0) for a {cls.name} model.")
+        return super().of_target(y, classes)
+
+    @classmethod
+    def check_column(cls, column: TargetColumn) -> None:
+        super().check_column(column)
+        values = np.asarray(column.values)
+        wrong = (values < 0) | (values != np.rint(values))
+        if wrong.any():
+            raise InputError(
+                f"The target {shown(column.name)} must hold counts (whole numbers from 0) for a "
+                f"{cls.name} model: {int(wrong.sum()):,} values are not, the first being "
+                f"{values[wrong][0]:g}. Choose linear."
+            )
+
+
 @dataclass(frozen=True)
-class Poisson(Family):
+class Poisson(Counts):
     """``y`` Poisson with mean ``exp(eta)``."""
 
     name = "poisson"
@@ -95,24 +125,14 @@ class Poisson(Family):
     def mean(self, eta: Array, hyper: PyTree) -> Array:
         return jnp.exp(eta)
 
-    def expectation(self, eta: Vector) -> Vector:
-        return np.asarray(np.exp(np.minimum(eta, 700.0)))
+    def expectation(self, eta: Vector, numbers: Numbers) -> Vector:
+        return exp(eta)
 
-    def variance(self, means: Vector, noise_scale: Noise) -> Vector:
-        return means
+    def variance(self, eta: Vector, numbers: Numbers) -> Vector:
+        return exp(eta)
 
-    def simulate(self, eta: Vector, noise_scale: Noise, rng: Rng) -> Vector:
-        return rng.poisson(np.minimum(self.expectation(eta), 1e15)).astype(float)
-
-    @classmethod
-    def of_target(cls, y: AnyRows, classes: int | None = None) -> tuple[Self, AnyRows]:
-        if isinstance(y, RowsOnDisk):
-            fits = y.scan.whole and y.scan.low[0] >= 0
-        else:
-            fits = bool(y.min() >= 0 and np.array_equal(y, np.rint(y)))
-        if not fits:
-            raise InputError("y must hold counts (whole numbers from 0) for a Poisson model.")
-        return super().of_target(y, classes)
+    def simulate(self, eta: Vector, numbers: Numbers, rng: Rng) -> Vector:
+        return rng.poisson(np.minimum(exp(eta), 1e15)).astype(float)
 
     @classmethod
     def recognise(cls, column: TargetColumn) -> str | None:
@@ -124,17 +144,6 @@ class Poisson(Family):
             return None
         return (
             f"{shown(column.name)} has whole numbers from {column.span}, taken for counts; if they "
-            "are class labels choose softmax, if they are measurements linear."
+            "are class labels choose softmax, if they are measurements linear, if they vary more "
+            "than a Poisson count negative_binomial."
         )
-
-    @classmethod
-    def check_column(cls, column: TargetColumn) -> None:
-        super().check_column(column)
-        values = np.asarray(column.values)
-        wrong = (values < 0) | (values != np.rint(values))
-        if wrong.any():
-            raise InputError(
-                f"The target {shown(column.name)} must hold counts (whole numbers from 0) for a "
-                f"poisson model: {int(wrong.sum()):,} values are not, the first being "
-                f"{values[wrong][0]:g}. Choose linear."
-            )
