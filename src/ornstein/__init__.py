@@ -17,7 +17,8 @@ from ornstein._base import extras
 
 __getattr__, _, _public = lazy_loader.attach_stub(__name__, __file__)
 
-_EXTRAS = {"estimators": "sklearn", "plots": "report", "report": "report", "tables": "tables"}
+_EXTRAS = {"estimators": "sklearn", "from_formula": "tables", "plots": "report"}
+_EXTRAS |= {"report": "report", "tables": "tables"}
 __all__ = [name for name in _public if name not in _EXTRAS or not extras.missing(_EXTRAS[name])]
 
 

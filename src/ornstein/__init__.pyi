@@ -40,9 +40,10 @@ from .results.measure import MeasuredKL
 from .results.result import Result
 from .sampling import distributed
 from .sampling.custom_loops import PlanKernel, Rows, as_optax, kernel
+from .tables.formulas.fitting import from_formula
 
 # What to do, in the order of a run.
-__all__ = ["from_numpyro", "geometry", "open_rows", "plan", "tune"]
+__all__ = ["from_formula", "from_numpyro", "geometry", "open_rows", "plan", "tune"]
 __all__ += ["as_optax", "compare", "cross_validate", "evidence", "kernel", "learn", "sample"]
 __all__ += ["cache_compiled_code", "calibrate", "check"]
 # Rooms of their own.

@@ -9,7 +9,7 @@ _PACKAGES = {
     "reference": {"blackjax": "blackjax"},
     "report": {"matplotlib": "Matplotlib", "jinja2": "Jinja2"},
     "sklearn": {"sklearn": "scikit-learn", "pyarrow": "pyarrow"},
-    "tables": {"pyarrow": "pyarrow"},
+    "tables": {"pyarrow": "pyarrow", "formulaic": "formulaic"},
 }
 """What an extra of ``pyproject.toml`` installs: modules, and the packages' own names."""
 

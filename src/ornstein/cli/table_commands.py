@@ -21,7 +21,12 @@ _Target = Annotated[str, typer.Option("--target", "-t", help="Column to predict.
 _Model = Annotated[
     str | None,
     typer.Option(
-        "--model", "-m", help="One of linear, logistic, softmax, poisson; guessed if not given."
+        "--family",
+        "--model",
+        "-m",
+        help="One of linear, logistic, softmax, poisson, binomial, negative_binomial, "
+        "zero_inflated_poisson, hurdle_poisson, gamma, exponential, weibull, student_t, beta, "
+        "ordinal; guessed if not given.",
     ),
 ]
 _Missing = Annotated[
@@ -38,7 +43,15 @@ _Seed = Annotated[int, typer.Option(min=0, help="Seed of the draws.")]
 @app.command()
 def fit(
     table: _Table,
-    target: _Target,
+    target: Annotated[
+        str | None, typer.Option("--target", "-t", help="Column to predict from all others.")
+    ] = None,
+    formula: Annotated[
+        str | None,
+        typer.Option(
+            "--formula", "-f", help="Such as 'y ~ x + bs(age, df=5) + (1|school)', for --target."
+        ),
+    ] = None,
     out: Annotated[
         Path | None,
         typer.Option("--out", "-o", help="Folder to write; named after the table if not given."),
@@ -84,12 +97,18 @@ def fit(
 
     Example: ornstein fit houses.csv --target price --predict new.csv -o houses
     """
+    if (target is None) == (formula is None):
+        raise InputError(
+            "give either --target COLUMN, to be predicted from all others, or --formula "
+            "'COLUMN ~ TERMS'."
+        )
     from ornstein.storage.checkpoint import keep_command
     from ornstein.storage.folders import claimed_beside
 
     out = _named_after(table) if out is None else out
     options: dict[str, Any] = {
         "target": target,
+        "formula": formula,
         "model": model,
         "method": method,
         "batch_size": batch_size,
@@ -194,7 +213,8 @@ def _fit(
     if drop:
         tables.require_columns(frame, drop)
         frame = frame.drop(columns=drop)
-    encoded = tables.learn(frame, *(options.pop(name) for name in ("target", "model", "missing")))
+    asked = {name: options.pop(name) for name in ("target", "formula", "model", "missing")}
+    encoded = _encoded(frame, **asked)
     new_frame = None if new is None else table_model.read_new(new, encoded.encoding)
     say = Console(stderr=True, quiet=quiet, highlight=False)
     fitted = table_model.fit_table(
@@ -233,6 +253,18 @@ def _fit(
     if new_frame is not None:
         what = f"{len(new_frame):,} rows predicted: {place / 'predictions.csv'}"
         say.print(what, markup=False, soft_wrap=True)
+
+
+def _encoded(
+    frame: Any, target: str | None, formula: str | None, model: str | None, missing: str
+) -> Any:
+    """A table as rows, by its target or by a formula."""
+    from ornstein import tables
+
+    if formula is not None:
+        return tables.learn_formula(frame, formula, model, missing)
+    assert target is not None
+    return tables.learn(frame, target, model, missing)
 
 
 @app.command()

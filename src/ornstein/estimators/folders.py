@@ -162,7 +162,7 @@ def load(folder: str | Path) -> Estimator:
         estimator.classes_ = np.asarray(record.classes)
     estimator.intercept_, estimator.prior_precision_ = record.intercept, record.prior_precision
     shape = record.coef.shape if record.model == "softmax" else record.coef.shape[-1:]
-    coef, intercept = read_draws(place / DRAWS, shape)
+    coef, intercept, _ = read_draws(place / DRAWS, shape)
     estimator.draws_ = Coefficients.gather(record.model, coef, intercept, record.noise_scale)
     estimator._chains, estimator._seed = len(coef), record.seed
     estimator._kept = records.unpack((place / _STREAM).read_bytes())

@@ -47,9 +47,10 @@ def binomial(
     Posterior(rows=3, parameters=1: coef[0])
     """
     share, count = successes(y, trials)
-    weight = options.pop("sample_weight", None)
+    weight = options.get("sample_weight")
     counted = count if weight is None else count * inputs.weights(weight, len(count))
-    return _of(families.Binomial, X, share, sample_weight=counted, **options)
+    options["sample_weight"] = counted
+    return _of(families.Binomial, X, share, **options)
 
 
 def negative_binomial(

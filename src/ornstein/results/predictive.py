@@ -84,7 +84,10 @@ class Coefficients(NamedTuple):
 
 
 class NewRows(NamedTuple):
-    """Rows to predict, with what is added to their predictors and how many trials they have."""
+    """Rows to predict, with what is added to their predictors and how many trials they have.
+
+    An offset is (rows,), or (draws, rows).
+    """
 
     x: Vector
     offset: Vector | None = None
@@ -210,5 +213,6 @@ def _blocks(draws: Coefficients, X: AnyNewRows) -> Iterator[tuple[slice, Vector,
     size = max(1, _BLOCK // (len(draws.coef) * outputs))
     for start in range(0, max(1, len(rows.x)), size):
         block = slice(start, start + size)
-        some = NewRows(*(None if part is None else part[block] for part in rows))
+        beside = (None if part is None else part[..., block] for part in rows[1:])
+        some = NewRows(rows.x[block], *beside)
         yield block, predictors(draws, some), _numbers(draws, some)

@@ -33,6 +33,7 @@ from ornstein.tables.fitting import (
     posterior,
     unstandardise,
 )
+from ornstein.tables.formulas import FormulaEncoding, FormulaTable, learn_formula, parse_formula
 from ornstein.tables.learning import EncodedTable, guess_model, learn
 from ornstein.tables.model import TableModel, fit_table
 from ornstein.tables.reading import read
@@ -40,4 +41,4 @@ from ornstein.tables.reading import read
 __all__ = ["EncodedTable", "TableModel", "fit_table", "guess_model", "learn", "posterior", "read"]
 __all__ += ["CategoricalColumn", "Encoding", "NumericColumn", "Target", "Units"]
 __all__ += ["INTERCEPT_PRECISION", "LEAST_NOISE", "estimate_noise", "require_columns"]
-__all__ += ["unstandardise"]
+__all__ += ["FormulaEncoding", "FormulaTable", "learn_formula", "parse_formula", "unstandardise"]

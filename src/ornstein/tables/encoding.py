@@ -19,6 +19,7 @@ from ornstein._base.checks import names_of, shown
 from ornstein._base.errors import InputError
 from ornstein._base.types import Vector
 from ornstein.models.families import FAMILIES, MODELS, Family
+from ornstein.results.predictive import NewRows
 from ornstein.storage import codec
 from ornstein.tables import columns
 from ornstein.tables.arrow import arrow_table
@@ -251,6 +252,25 @@ class Encoding:
         """Columns with labels, to be read as text."""
         return tuple(one.name for one in self.columns if isinstance(one, CategoricalColumn))
 
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        """The table's columns that predictions need."""
+        return tuple(column.name for column in self.columns)
+
+    @property
+    def target_names(self) -> tuple[str, ...]:
+        """The table's columns of the target."""
+        return (self.target.name,)
+
+    @property
+    def intercept(self) -> bool:
+        """Whether the model has one."""
+        return self.family.intercept
+
+    def rows(self, frame: Any) -> NewRows:
+        """Rows as predictions take them."""
+        return NewRows(self.encode(frame))
+
     def encode(self, frame: Any) -> Floats:
         """Columns of ``X``, float64, one row for every row of a table of any library.
 
@@ -259,13 +279,13 @@ class Encoding:
         """
         table = self._chosen(frame)
         if self.missing != "impute":
-            _refuse_missing(table)
+            refuse_missing(table)
         return np.hstack([column.encode(table[column.name]) for column in self.columns])
 
     def encode_target(self, frame: Any) -> npt.NDArray[Any]:
         """The target ``y`` of every row of a table, in the units the model works in."""
         table = arrow_table(frame, [self.target.name])
-        _refuse_missing(table)
+        refuse_missing(table)
         return self.target.encode(table[self.target.name])
 
     def complete(self, frame: Any) -> npt.NDArray[np.bool_]:
@@ -285,10 +305,11 @@ class Encoding:
         return codec.from_json(text, cls, _VERSION, "The encoding")
 
     def _chosen(self, frame: Any) -> pa.Table:
-        return arrow_table(frame, [column.name for column in self.columns])
+        return arrow_table(frame, self.column_names)
 
 
-def _refuse_missing(table: pa.Table) -> None:
+def refuse_missing(table: pa.Table) -> None:
+    """Raise if values are missing."""
     counts = missing_counts(table)
     if counts:
         raise InputError(

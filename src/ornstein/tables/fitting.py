@@ -1,7 +1,7 @@
 """From standardised rows to a run, in one way for the command line and the estimators."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,10 +17,14 @@ from ornstein.models.families import Family
 from ornstein.models.glm import Past
 from ornstein.models.hyperparameters import Groups
 from ornstein.models.posterior import Posterior
+from ornstein.models.priors import Priors
 from ornstein.models.ready_made import Prior, build
 from ornstein.planning.methods import AUTO, find
 from ornstein.results.result import Result
 from ornstein.tables.encoding import Encoding, Units
+
+if TYPE_CHECKING:
+    from ornstein.tables.formulas.encoding import FormulaEncoding
 
 Unknown: TypeAlias = Literal["auto", "draw", "learn"]
 """To be drawn with the coefficients, learned, or (``auto``) drawn where that is possible."""
@@ -52,6 +56,8 @@ class FitOptions(NamedTuple):
     groups: Groups = None  # columns that share an unknown precision, as for models.linear
     fit_intercept: bool = True
     run: Mapping[str, Any] = {}  # arguments of ornstein.sample, such as key, draws and method
+    start: Sequence[float] | None = None  # precisions of columns: fixed, or to start from
+    priors: Priors = None  # of single parameters, by name
 
 
 def or_unknown(value: T | None, how: Unknown = "auto") -> T | Unknown:
@@ -152,10 +158,10 @@ def build_posterior(
 ) -> Posterior:
     """The posterior of standardised rows; ``noise`` is what a learned noise scale starts from."""
     features = rows["x"].shape[1]
-    intercept = checks.flag("fit_intercept", options.fit_intercept)
+    intercept = checks.flag("fit_intercept", options.fit_intercept) and family.intercept
     learn = ["prior_precision"] if isinstance(options.prior_precision, str) else []
     numbers = {}
-    if family.scaled:
+    if family.scaled and not family.auxiliary:
         if isinstance(options.noise_scale, str):
             checks.choice("noise_scale", options.noise_scale, UNKNOWN)
             learn.append("noise_scale")
@@ -168,17 +174,17 @@ def build_posterior(
             f"noise_scale={checks.shown(options.noise_scale)} is for linear models; a "
             f"{family.name} model has none. Leave it out."
         )
-    precision = _precisions(options.prior_precision, features, intercept)
-    prior = Prior(precision, intercept, options.groups, learn)
+    precision = _precisions(options, features, intercept)
+    prior = Prior(precision, intercept, options.groups, learn, options.priors)
     return build(family, rows, checks.column_names(names, features), prior, numbers, past)
 
 
-def _precisions(given: Precision, features: int, intercept: bool) -> list[float]:
+def _precisions(options: FitOptions, features: int, intercept: bool) -> list[float]:
     """Of every column, and the intercept's last."""
-    own = [INTERCEPT_PRECISION] * intercept
+    given, own = options.prior_precision, [INTERCEPT_PRECISION] * intercept
     if isinstance(given, str):
         checks.choice("prior_precision", given, UNKNOWN)
-        return [1.0] * features + own
+        return [*(options.start or [1.0] * features), *own]
     if np.ndim(given) == 0:
         return [checks.positive("prior_precision", given)] * features + own
     each = [checks.positive("prior_precision", value) for value in np.asarray(given).tolist()]
@@ -236,7 +242,8 @@ def posterior(
     """
     rows, family = encoded_rows(X, y, encoding), encoding.family
     options = FitOptions(or_unknown(prior_precision), or_unknown(noise_scale))
-    noise = estimate_noise(X, y) if family.scaled and noise_scale is None else _START
+    own_noise = family.scaled and not family.auxiliary
+    noise = estimate_noise(X, y) if own_noise and noise_scale is None else _START
     return build_posterior(family, rows, encoding.features, encoding.units, options, noise=noise)
 
 
@@ -255,7 +262,9 @@ def estimate_noise(X: npt.ArrayLike, y: npt.ArrayLike) -> float:
     return max(noise, LEAST_NOISE * float(np.std(target)))
 
 
-def unstandardise(encoding: Encoding, draws: Mapping[str, npt.ArrayLike]) -> dict[str, Vector]:
+def unstandardise(
+    encoding: "Encoding | FormulaEncoding", draws: Mapping[str, npt.ArrayLike]
+) -> dict[str, Vector]:
     """Draws of ``coef`` and ``intercept`` in the units of the table's columns and target.
 
     Parameters

@@ -47,12 +47,23 @@ def read_record(path: Path, kind: type[R], sealed: tuple[str, ...]) -> R:
     return record
 
 
-def read_draws(path: Path, shape: tuple[int, ...]) -> tuple[Vector, Vector]:
-    """``coef``, (chains, draws, *shape), and ``intercept``, of a file with a whole seal."""
+def read_draws(
+    path: Path, shape: tuple[int, ...], auxiliary: tuple[str, ...] = ()
+) -> tuple[Vector, Vector | None, dict[str, Vector]]:
+    """``coef``, (chains, draws, *shape), ``intercept`` and others, of a file with a whole seal.
+
+    ``auxiliary`` are parameters as they were sampled, on the real line.
+    """
     import xarray
 
-    with xarray.open_dataset(path, group="posterior", engine="h5netcdf") as found:
-        coef, intercept = (np.asarray(found[name].values, float) for name in ("coef", "intercept"))
+    group = "unconstrained_posterior" if auxiliary else "posterior"
+    with xarray.open_dataset(path, group=group, engine="h5netcdf") as found:
+        leaves = {
+            name: np.asarray(found[name].values, float)
+            for name in ("coef", "intercept", *auxiliary)
+            if name in found
+        }
+    coef, intercept = leaves.pop("coef"), leaves.pop("intercept", None)
     if coef.shape[2:] != shape:
         raise InputError(f"{path} is damaged: it has other columns than its record; {_REMEDY}")
-    return coef, intercept
+    return coef, intercept, leaves

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from ornstein._base.checks import choice, few, names_of, shown
 from ornstein._base.errors import InputError
-from ornstein.models.families import FAMILIES, MODELS, TargetColumn
+from ornstein.models.families import FAMILIES, MODELS, TargetColumn, family_name
 from ornstein.tables import columns
 from ornstein.tables.arrow import arrow_table, require_columns
 from ornstein.tables.columns import Floats, Labels, complete_rows, listing, missing_counts
@@ -58,8 +58,8 @@ def learn(
     target
         Name of the column to predict; all others are used to predict it.
     model
-        ``linear``, ``logistic``, ``softmax`` or ``poisson``; guessed from the target if not given:
-        see :func:`guess_model`.
+        Name of the model or family, such as ``linear`` or ``negative_binomial``; guessed from the
+        target if not given: see :func:`guess_model`.
     missing
         ``refuse`` missing values, ``drop`` the rows that have any, or ``impute``: the mean in
         columns of numbers, a level of its own elsewhere. Columns without any value are left
@@ -69,7 +69,7 @@ def learn(
     if model is None:
         model, why = guess_model(frame, target)
         guess = [f"{why} Fitting a {model} model."]
-    choice("model", model, MODELS)
+    model = family_name(model, "model")
     choice("missing", missing, MISSING)
     require_columns(frame, [target])
     table = arrow_table(frame)

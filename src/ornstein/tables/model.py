@@ -12,9 +12,10 @@ from ornstein._base.checks import choice, shown
 from ornstein._base.errors import InputError
 from ornstein._base.types import Key, Vector
 from ornstein.data.frames import like
+from ornstein.models.priors import Priors
 from ornstein.results import predictive
 from ornstein.results.arviz import interval_ends, summary_table
-from ornstein.results.predictive import Coefficients
+from ornstein.results.predictive import Coefficients, NewRows
 from ornstein.results.result import Result
 from ornstein.storage import codec
 from ornstein.storage.folders import Writer, write_folder
@@ -24,6 +25,9 @@ from ornstein.tables.columns import complete_rows
 from ornstein.tables.encoding import Encoding
 from ornstein.tables.fitting import UNKNOWN, FitOptions, Unknown, or_unknown
 from ornstein.tables.folders import DRAWS, Record, read_draws, read_record, write_record
+from ornstein.tables.formulas import FormulaEncoding
+from ornstein.tables.formulas.fitting import formula_options, formula_rows
+from ornstein.tables.formulas.learning import FormulaTable
 from ornstein.tables.learning import EncodedTable
 from ornstein.tables.reading import read
 
@@ -40,8 +44,9 @@ FILES = (DRAWS, "plan.json", "summary.csv", _TABLE, "report.html", "predictions.
 class TableRecord(Record):
     """A model of a table but for its draws, as a folder keeps it."""
 
-    encoding: Encoding
+    encoding: Encoding | FormulaEncoding
     noise_scale: Vector  # one number, or one of every draw
+    spreads: Vector  # of random effects, (draws, effects)
     hyperparameters: dict[str, dict[str, Any]]
 
 
@@ -50,13 +55,15 @@ class TableModel:
     """A model of a table: its encoding, and draws of the coefficients in standardised units.
 
     ``run`` is None for a model that was loaded from a folder. ``remarks`` say what was left out,
-    assumed and learned, a sentence each.
+    assumed and learned, a sentence each. ``spreads`` are draws of the standard deviations of a
+    formula's random effects, (draws, effects), in the units of the rows.
     """
 
-    encoding: Encoding
+    encoding: Encoding | FormulaEncoding
     draws: Coefficients
     run: Result | None = None
     remarks: tuple[str, ...] = ()
+    spreads: Vector | None = None
 
     @property
     def result(self) -> Result:
@@ -74,7 +81,7 @@ class TableModel:
         ``mean``, ``sd`` and the interval's ends for numbers and counts, in the target's own units;
         ``predicted`` and one probability per class for classes.
         """
-        X, target = self.encoding.encode(frame), self.encoding.target
+        X, target = self._rows(frame), self.encoding.target
         if target.classes is not None:
             chances = predictive.probabilities(self.draws, X)
             best = [target.classes[i] for i in chances.argmax(axis=1).tolist()]
@@ -107,18 +114,43 @@ class TableModel:
 
     def summary(self, interval: float = 0.9) -> pd.DataFrame:
         """Every coefficient in the units of the table, with the columns of ``Result.summary``."""
-        own = fitting.unstandardise(self.encoding, self.result.draws)
-        classes = self.encoding.target.classes or ()
-        labels = self.encoding.family.parameter_labels(self.encoding.features, classes)
-        found = summary_table(labels, [own["coef"], own["intercept"]], interval)
-        return found.rename_axis("parameter")
+        encoding, family = self.encoding, self.encoding.family
+        params = self.result.unconstrained
+        coef, shift = encoding.units.own(params)
+        labels = family.parameter_labels(encoding.features, encoding.target.classes or ())
+        parts = [coef, shift] if encoding.intercept else [coef]
+        labels = labels[: int(np.prod(coef.shape[2:])) + (shift[0, 0].size if parts[1:] else 0)]
+        beside = family.auxiliary_reported(params, shift, encoding.target.scale)
+        for name, values in beside.items():
+            several = values.ndim > 2
+            labels += [f"{name}[{i}]" for i in range(values.shape[2])] if several else [name]
+            parts.append(values)
+        if isinstance(encoding, FormulaEncoding) and np.ndim(self.draws.noise_scale):
+            labels.append("noise_scale")
+            noise = np.asarray(self.draws.noise_scale) * encoding.target.scale
+            parts.append(noise.reshape(coef.shape[:2]))
+        if isinstance(encoding, FormulaEncoding) and self.spreads is not None:
+            labels += [f"sd({effect})" for effect in encoding.effects]
+            parts.append(encoding.own_spreads(self.spreads).reshape(*coef.shape[:2], -1))
+        return summary_table(labels, parts, interval).rename_axis("parameter")
+
+    def _rows(self, frame: Any) -> NewRows:
+        """Rows to predict; effects of levels that were not learned are drawn."""
+        rows = self.encoding.rows(frame)
+        if self.spreads is None or not isinstance(self.encoding, FormulaEncoding):
+            return rows
+        unseen = self.encoding.unseen(frame, self.spreads)
+        if unseen is None:
+            return rows
+        return rows._replace(offset=unseen if rows.offset is None else unseen + rows.offset)
 
     def about(self) -> dict[str, str]:
         """Facts about the run, for a report."""
         encoding = self.encoding
+        with_or_not = "with" if encoding.intercept else "without"
         return {
             "target": encoding.target.name,
-            "model": f"{encoding.model} regression with intercept",
+            "model": f"{encoding.model} regression {with_or_not} intercept",
             "rows": f"{self.result.posterior.num_data:,}",
             "columns": f"{len(encoding.features):,} after encoding",
             "prior": "normal, zero mean, on standardised coefficients",
@@ -131,12 +163,15 @@ class TableModel:
         from ornstein.results import plots
 
         encoding = self.encoding
-        target = encoding.target.name
-        table = arrow_table(frame, [*(column.name for column in encoding.columns), target])
-        known = complete_rows(table.select([target]))
+        target = encoding.target_names
+        table = arrow_table(frame, list(dict.fromkeys([*encoding.column_names, *target])))
+        known = complete_rows(table.select(target))
         complete = np.flatnonzero(encoding.complete(table) & known)
         rows = table.take(complete[:: max(1, len(complete) // _PICTURED)])
-        X, y = encoding.encode(rows), encoding.encode_target(rows)
+        y = encoding.encode_target(rows)
+        if encoding.model in ("exponential", "weibull"):
+            rows, y = rows.filter(y > 0), y[y > 0]
+        X = self._rows(rows)
         if encoding.target.classes is None:
             found = predictive.summarise(self.draws, X)
             return (
@@ -164,6 +199,7 @@ class TableModel:
             encoding=self.encoding,
             noise_scale=np.asarray(self.draws.noise_scale, float),
             hyperparameters=self.hyperparameters(),
+            spreads=np.zeros((0, 0)) if self.spreads is None else self.spreads,
         )
         files: dict[str, Writer] = {
             **self.result.files(),
@@ -181,14 +217,15 @@ class TableModel:
         encoding = record.encoding
         outputs, columns = encoding.family.outputs, len(encoding.features)
         shape = (outputs, columns) if outputs > 1 else (columns,)
-        coef, intercept = read_draws(place / DRAWS, shape)
-        return cls(
-            encoding, Coefficients.gather(encoding.model, coef, intercept, record.noise_scale)
-        )
+        names = tuple(one.name for one in encoding.family.auxiliary)
+        coef, intercept, beside = read_draws(place / DRAWS, shape, names)
+        noise = record.noise_scale
+        draws = Coefficients.gather(encoding.model, coef, intercept, noise, beside)
+        return cls(encoding, draws, spreads=record.spreads if record.spreads.size else None)
 
 
 def fit_table(
-    table: EncodedTable,
+    table: EncodedTable | FormulaTable,
     prior_precision: float | None = None,
     noise_scale: float | None = None,
     key: Key = 0,
@@ -196,6 +233,7 @@ def fit_table(
     progress: bool | None = None,
     checkpoint: str | Path | None = None,
     hyper: Unknown = "auto",
+    priors: Priors = None,
     **plan_options: Any,
 ) -> TableModel:
     """Fit an encoded table.
@@ -203,15 +241,18 @@ def fit_table(
     Parameters
     ----------
     table
-        What :func:`ornstein.tables.learn` made of it.
+        What :func:`ornstein.tables.learn` or :func:`ornstein.tables.learn_formula` made of it.
     prior_precision, noise_scale
         Of standardised coefficients, and in the target's unit; drawn or learned if not given.
+        By a formula the precision is 0.16 if not given, a standard deviation of 2.5.
     key, draws, progress, checkpoint
         As for :func:`ornstein.sample`.
     hyper
         ``draw`` what is not given with the coefficients, so that intervals include its
         uncertainty; ``learn`` one value of it; by default draw where that is possible (up to 2,000
         coefficients, with the default method), else learn.
+    priors
+        Of single standardised coefficients and of auxiliary parameters, by name.
     **plan_options
         Passed to :func:`ornstein.plan`.
 
@@ -223,21 +264,44 @@ def fit_table(
     >>> model.predict(pd.DataFrame({"dose": [3.0]})).columns.tolist()
     ['mean', 'low 90%', 'high 90%', 'sd']
     """
-    encoding = table.encoding
     run = {"key": key, "draws": draws, "progress": progress, "checkpoint": checkpoint}
+    run |= plan_options
     if choice("hyper", hyper, UNKNOWN) == "draw" and prior_precision is not None:
         raise InputError(
             "hyper='draw' draws the prior precision, and prior_precision gives it; leave one out."
         )
+    if isinstance(table, FormulaTable):
+        return _fit_formula(table, prior_precision, noise_scale, hyper, priors, run)
+    encoding = table.encoding
     unknown = or_unknown(prior_precision, hyper), or_unknown(noise_scale, hyper)
-    options = FitOptions(*unknown, run={**run, **plan_options})
+    options = FitOptions(*unknown, run=run, priors=priors)
     rows = fitting.encoded_rows(table.X, table.y, encoding)
     result = fitting.fit_rows(encoding.family, rows, encoding.features, encoding.units, options)
     model = TableModel(encoding, Coefficients.of_result(result), result)
     return replace(model, remarks=(*table.notes, *_learning_remarks(model)))
 
 
-def read_new(path: Path, encoding: Encoding) -> pd.DataFrame:
+def _fit_formula(
+    table: FormulaTable,
+    precision: float | None,
+    noise_scale: float | None,
+    hyper: Unknown,
+    priors: Priors,
+    run: dict[str, Any],
+) -> TableModel:
+    encoding = table.encoding
+    options = formula_options(encoding, precision, noise_scale, hyper, priors)._replace(run=run)
+    names, units = encoding.features, encoding.units
+    result = fitting.fit_rows(encoding.family, formula_rows(table), names, units, options)
+    spreads = None
+    if encoding.random:
+        drawn_precision = result.hyper_draws["prior_precision"]
+        spreads = np.asarray(drawn_precision, float).reshape(-1, len(encoding.effects)) ** -0.5
+    model = TableModel(encoding, Coefficients.of_result(result), result, spreads=spreads)
+    return replace(model, remarks=(*table.notes, *_learning_remarks(model)))
+
+
+def read_new(path: Path, encoding: Encoding | FormulaEncoding) -> pd.DataFrame:
     """A table of rows to predict, of which every column that the model needs can be encoded."""
     frame = read(path, text=encoding.text_columns)
     try:
@@ -259,11 +323,11 @@ def _learning_remarks(model: TableModel) -> list[str]:
     learned = [
         f"{name.replace('_', ' ')} {_number(**entry)} ({units[name]})"
         for name, entry in model.hyperparameters().items()
-        if entry["learned"]
+        if entry["learned"] and not isinstance(entry["value"], list)
     ]
     drawn = model.result.hyper is not None
     how = "Drawn with the coefficients (median, 90% interval)" if drawn else "Learned"
-    remarks = [f"{how}: {', '.join(learned)}."]
+    remarks = [f"{how}: {', '.join(learned)}."] if learned else []
     if fitting.is_determined(model.result):
         remarks.append(
             "The columns determine the target exactly: the noise scale is the least that is "

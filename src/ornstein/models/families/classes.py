@@ -119,9 +119,10 @@ class Binomial(Bernoulli):
 
     @classmethod
     def of_target(cls, y: AnyRows, classes: int | None = None) -> tuple[Self, AnyRows]:
-        if y.min() < 0 or y.max() > 1:
+        values = np.asarray(y, float)
+        if values.min() < 0 or values.max() > 1:
             raise InputError("y must hold shares of successes, between 0 and 1.")
-        return cls(), y.astype(float)
+        return cls(), values
 
     @classmethod
     def recognise(cls, column: TargetColumn) -> str | None:

@@ -1,7 +1,7 @@
 """Classes in an order: cumulative logits."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Self
@@ -83,3 +83,7 @@ class Ordinal(Family):
     def of_target(cls, y: AnyRows, classes: int | None = None) -> tuple[Self, AnyRows]:
         target, found = inputs.labels(y, classes)
         return cls(classes=found), target
+
+    @classmethod
+    def parameter_labels(cls, features: Sequence[str], classes: Sequence[str]) -> list[str]:
+        return list(features)

@@ -1,0 +1,223 @@
+"""What a formula's model keeps of its table, with the interface of ``tables.Encoding``."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ornstein._base import checks
+from ornstein._base.checks import shown
+from ornstein._base.types import Vector
+from ornstein.models.families import FAMILIES, Family
+from ornstein.models.regressions import successes, waiting
+from ornstein.results.predictive import NewRows
+from ornstein.storage import codec
+from ornstein.tables.arrow import arrow_table
+from ornstein.tables.columns import Floats, complete_rows, is_numeric
+from ornstein.tables.encoding import Target, Units, refuse_missing
+from ornstein.tables.formulas.design import Design
+from ornstein.tables.formulas.effects import RandomEffects, group_labels, numeric
+from ornstein.tables.formulas.expressions import Expression, refuse
+from ornstein.tables.formulas.parsing import ParsedFormula
+
+_VERSION = 1  # of an encoding as JSON
+
+
+@codec.register
+@dataclass(frozen=True)
+class FormulaEncoding:
+    """How a table becomes rows of numbers by a formula.
+
+    ``centre`` and ``scale`` standardise the columns of fixed effects; without an intercept they are
+    scaled only.
+    """
+
+    formula: ParsedFormula
+    model: str
+    missing: str
+    design: Design
+    random: tuple[RandomEffects, ...]
+    target: Target
+    intercept: bool
+    fixed_features: tuple[str, ...]
+    centre: tuple[float, ...]
+    scale: tuple[float, ...]
+
+    @property
+    def family(self) -> Family:
+        """What the target is like."""
+        return FAMILIES[self.model].of(len(self.target.classes or ()))
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """Names of the columns of ``X``, printable and no two alike."""
+        names = [*self.fixed_features, *(name for one in self.random for name in one.features)]
+        return checks.column_names(names, len(names)) or ()
+
+    @property
+    def units(self) -> Units:
+        """How the columns of ``X`` and the target are standardised."""
+        scales = [
+            scale for one in self.random for scale in one.scales for _ in range(len(one.levels))
+        ]
+        centre = np.array([*self.centre, *[0.0] * len(scales)])
+        scale = np.array([*self.scale, *scales])
+        return Units(centre, scale, self.target.centre, self.target.scale)
+
+    @property
+    def groups(self) -> list[str | None]:
+        """Of every column of ``X`` the effect whose standard deviation it shares."""
+        fixed: list[str | None] = [None] * len(self.fixed_features)
+        return fixed + [
+            label for one in self.random for label in one.labels for _ in range(len(one.levels))
+        ]
+
+    @property
+    def effects(self) -> tuple[str, ...]:
+        """Names of random effects, each with a standard deviation."""
+        return tuple(label for one in self.random for label in one.labels)
+
+    @property
+    def text_columns(self) -> tuple[str, ...]:
+        """Columns with labels, to be read as text."""
+        return tuple(one.name for one in self.design.columns if one.levels is not None)
+
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        """The table's columns that predictions need."""
+        names = [one.name for one in self.design.columns]
+        names += [group for one in self.random for group in one.term.groups]
+        for text in self._numeric_texts():
+            names += Expression(text, self.formula.text, _Anything()).used
+        return tuple(dict.fromkeys(names))
+
+    @property
+    def target_names(self) -> tuple[str, ...]:
+        """The table's columns of the target."""
+        used = [
+            name
+            for text in self.formula.response
+            for name in Expression(text, self.formula.text, _Anything()).used
+        ]
+        return tuple(dict.fromkeys(used))
+
+    def rows(self, frame: Any) -> NewRows:
+        """Rows as predictions take them: columns, offsets and trials."""
+        table = arrow_table(frame, self.column_names)
+        refuse_missing(table)
+        offset = self.offset(table)
+        scaled = None if offset is None else offset / self.target.scale
+        return NewRows(self.matrix(table), scaled, self._trials(frame))
+
+    def encode(self, frame: Any) -> Vector:
+        """Columns of ``X``, one row for every row of a table of any library."""
+        return self.rows(frame).x
+
+    def encode_target(self, frame: Any) -> npt.NDArray[Any]:
+        """The target of every row: as its family takes it; counts of successes for binomial."""
+        table = arrow_table(frame, self.target_names)
+        refuse_missing(table)
+        return target_values(self.formula, table, self.target)[0]
+
+    def complete(self, frame: Any) -> npt.NDArray[np.bool_]:
+        """Which rows of a table can be encoded."""
+        return complete_rows(arrow_table(frame, self.column_names))
+
+    def own_spreads(self, spreads: Vector) -> Vector:
+        """Standard deviations of random effects in the table's units, (..., effects)."""
+        scales = np.array([scale for one in self.random for scale in one.scales])
+        return np.asarray(spreads * self.target.scale / scales)
+
+    def unseen(self, frame: Any, spreads: Vector, seed: int = 0) -> Vector | None:
+        """What effects of levels that were not learned add to predictors, drawn: (draws, rows).
+
+        None where every level is known.
+        """
+        table, rng, first = arrow_table(frame, self.column_names), np.random.default_rng(seed), 0
+        total: Vector | None = None
+        for one in self.random:
+            new, names = one.codes(table) < 0, group_labels(one.term, table)
+            if new.any():
+                _, place = np.unique(names[new], return_inverse=True)
+                values = one.values(table, self.formula.text)[:, new]
+                total = np.zeros((len(spreads), table.num_rows)) if total is None else total
+                for number, value in enumerate(values):
+                    noise = rng.standard_normal((len(spreads), place.max() + 1))
+                    effect = spreads[:, first + number, None] * noise
+                    total[:, new] += effect[:, place] * value
+            first += len(one.labels)
+        return total
+
+    def to_json(self) -> str:
+        """As JSON, in ASCII."""
+        return codec.to_json(self, _VERSION)
+
+    def offset(self, table: pa.Table) -> Floats | None:
+        """What is added to every row's predictor; None if nothing is."""
+        texts = self.formula.offsets
+        if not texts:
+            return None
+        return np.sum([numeric(text, table, self.formula.text) for text in texts], axis=0)
+
+    def matrix(self, table: pa.Table) -> Floats:
+        """Columns of ``X`` of an Arrow table without missing values."""
+        values, names = self.design.matrix(table)
+        kept = [place for place, name in enumerate(names) if name != "Intercept"]
+        fixed = (values[:, kept] - np.array(self.centre)) / np.array(self.scale)
+        text = self.formula.text
+        return np.hstack([fixed, *(one.matrix(table, text) for one in self.random)])
+
+    def _trials(self, frame: Any) -> Floats | None:
+        if self.model != "binomial":
+            return None
+        table = arrow_table(frame, self.target_names)
+        return target_values(self.formula, table, self.target)[1]
+
+    def _numeric_texts(self) -> list[str]:
+        slopes = [e for one in self.random for e in one.term.slopes]
+        return [*self.formula.offsets, *slopes]
+
+
+class _Anything(list[str]):
+    """Names of columns that were checked when the formula was learned."""
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+
+def target_values(
+    formula: ParsedFormula, table: pa.Table, target: Target
+) -> tuple[npt.NDArray[Any], Floats | None]:
+    """The target as a family takes it, and the trials of a binomial one, which is in counts."""
+    if formula.kind in ("cbind", "p"):
+        first, second = (numeric(text, table, formula.text) for text in formula.response)
+        trials = first + second if formula.kind == "cbind" else second
+        successes(first, trials)
+        return first, trials
+    if formula.kind == "Surv":
+        time, event = (_event(text, table, formula) for text in formula.response)
+        return waiting(time, event), None
+    if target.classes is not None:
+        return target.encode(table[target.name]), None
+    values = numeric(formula.response[0], table, formula.text)
+    return (values - target.centre) / target.scale, None
+
+
+def _event(text: str, table: pa.Table, formula: ParsedFormula) -> Floats:
+    """Numbers; of a column of truth values, 1 and 0."""
+    name = text.strip("`")
+    if name in table.column_names:
+        column = table[name]
+        words = set(column.unique().to_pylist())
+        if words and words <= {"True", "False"}:
+            return np.array([value == "True" for value in column.to_pylist()], float)
+        if not is_numeric(column):
+            raise refuse(
+                formula.text,
+                text,
+                f"{shown(name)} has labels; Surv needs a time above 0, and an event that is 1 "
+                "where the wait ended and 0 where it is censored.",
+            )
+    return numeric(text, table, formula.text)
