@@ -55,7 +55,7 @@ def test_help_names_every_command_and_every_model() -> None:
         assert command in shown
     told = CliRunner().invoke(app, ["fit", "--help"]).output
     told = " ".join(told.replace("\u2502", " ").split())
-    assert f"One of {', '.join(MODELS)}; guessed if not given." in told
+    assert f"Families: {', '.join(MODELS)}." in told
     assert "named after the table if not given" in told
 
 

@@ -39,7 +39,8 @@ def frame(rows: int = 120, seed: int = 0) -> pd.DataFrame:
     made["wait"] = np.exp(eta) * rng.exponential(size=rows)
     made["ended"] = rng.uniform(size=rows) < 0.8
     grades = np.digitize(eta + rng.logistic(size=rows), [-0.5, 0.8])
-    made["grade"] = pd.Categorical.from_codes(grades, ["low", "mid", "high"])
+    made["grade"] = np.array(["low", "mid", "high"])[grades]
+    made["grade"] = made["grade"].astype(pd.CategoricalDtype(["low", "mid", "high"]))
     return made
 
 
@@ -300,7 +301,7 @@ def test_random_effects_are_drawn_with_their_sd_and_predict_new_levels(tmp_path:
     some = pd.DataFrame({"y": y, "x": x, "g": [f"level {i}" for i in group]})
     made = tables.learn_formula(some, "y ~ x + (1 + x || g)")
     model = tables.fit_table(made, draws=300, progress=False)
-    found = model.summary()
+    found: Any = model.summary()
     for label, truth in (("sd(1|g)", effect.std()), ("sd(x|g)", slope.std() / 10)):
         assert abs(found.loc[label, "mean"] - truth) < 3 * found.loc[label, "sd"]
     assert abs(found.loc["noise_scale", "mean"] - 0.5) < 4 * found.loc["noise_scale", "sd"]

@@ -24,9 +24,7 @@ _Model = Annotated[
         "--family",
         "--model",
         "-m",
-        help="One of linear, logistic, softmax, poisson, binomial, negative_binomial, "
-        "zero_inflated_poisson, hurdle_poisson, gamma, exponential, weibull, student_t, beta, "
-        "ordinal; guessed if not given.",
+        help="Of the target, as ornstein fit --help lists them; guessed if not given.",
     ),
 ]
 _Missing = Annotated[
@@ -93,7 +91,9 @@ def fit(
 ) -> None:
     """Fit a model to a table, check it, and write draws, plan, summary and report to a folder.
 
-    With --predict, the folder has predictions.csv for other rows, too.
+    With --predict, the folder has predictions.csv for other rows, too. Families: linear, logistic,
+    softmax, poisson, binomial, negative_binomial, zero_inflated_poisson, hurdle_poisson, gamma,
+    exponential, weibull, student_t, beta, ordinal.
 
     Example: ornstein fit houses.csv --target price --predict new.csv -o houses
     """
