@@ -13,7 +13,7 @@ from ornstein._base.errors import DivergenceWarning, InputError, OrnsteinError
 from ornstein._base.progress import each
 from ornstein._base.types import Key, PyTree, Vector
 from ornstein.api.sampling import sample_whole
-from ornstein.models.glm import ContinuedGlm, Glm
+from ornstein.models.glm import ContinuedGlm, Glm, prior_mean
 from ornstein.models.posterior import Posterior, as_posterior
 from ornstein.results import predictive
 from ornstein.results.arviz import ess
@@ -143,7 +143,7 @@ def _of_ready_made(post: Posterior) -> Simulator:
     family, y = glm.family, post.data["y"]
 
     def prior(rng: Rng) -> PyTree:
-        return post.layout.unravel(sd * rng.standard_normal(post.dim))
+        return post.layout.unravel(prior_mean(post.hyper) + sd * rng.standard_normal(post.dim))
 
     def simulate(params: PyTree, rng: Rng) -> Posterior:
         intercept = np.asarray(params["intercept"])[None] if glm.intercept else None
