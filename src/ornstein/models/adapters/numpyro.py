@@ -41,6 +41,7 @@ Call: TypeAlias = Callable[..., Trace]
 """``(arguments, *handlers) -> trace`` of the model."""
 
 _COMPARED = 50  # rows on which the model is evaluated together and one by one
+_OFF = 1e-3  # standard deviation of the start around zero
 _AWAY = 0.1  # standard deviation of the random step from the start to where that is done
 
 
@@ -76,7 +77,19 @@ def posterior(
         axes = captured_axes(_single(call, plate, given, seen.params), plate, size)
         observed = {name: np.moveaxis(seen.observed[name], axis, 0) for name, axis in axes.items()}
         data = {"arguments": given, "observed": observed}
-        return _assemble(call, plate, axes, data, seen.params, hierarchical)
+        start = _off_zero(seen.params, init or {})
+        return _assemble(call, plate, axes, data, start, hierarchical)
+
+
+def _off_zero(params: dict[str, Any], given: Collection[str]) -> dict[str, Any]:
+    """Where to start, sites that are not given a little off zero on the real line.
+
+    At zero itself NumPyro's gradient is wrong for a Bernoulli variable given by its logit: there it
+    is that of one side of a kink which the log-density does not have.
+    """
+    rng = np.random.default_rng(0)
+    moved = {name: _OFF * rng.normal(size=free.shape) for name, free in params.items()}
+    return {name: free + (0.0 if name in given else moved[name]) for name, free in params.items()}
 
 
 class _Seen(NamedTuple):
