@@ -361,3 +361,26 @@ def test_families_fit_tables_without_a_formula(target: str, family: str, tmp_pat
     found = model.predict(some)
     model.save(tmp_path / "run")
     pd.testing.assert_frame_equal(tables.TableModel.load(tmp_path / "run").predict(some), found)
+
+
+def test_the_estimator(tmp_path: Path) -> None:
+    made = orn.estimators.BayesianFormulaRegressor(
+        "p(won, n) ~ x + g", draws=100, method="laplace", random_state=3
+    )
+    with pytest.raises(Exception, match="not fitted"):
+        made.predict(frame())
+    made.fit(frame())
+    assert made.get_params()["formula"] == "p(won, n) ~ x + g"
+    low, high = made.predict_interval(frame())
+    won = frame()["won"].to_numpy()
+    assert ((low <= won) & (won <= high)).mean() > 0.85
+    assert np.corrcoef(made.predict(frame()), won)[0, 1] > 0.8
+    made.save(tmp_path / "run")
+    again = tables.TableModel.load(tmp_path / "run").predict(frame())
+    np.testing.assert_array_equal(again["mean"], made.predict(frame()))
+    grades = orn.estimators.BayesianFormulaRegressor(
+        "grade ~ x + g", family="ordinal", draws=50, method="laplace"
+    ).fit(frame())
+    chances = grades.predict_proba(frame())
+    np.testing.assert_allclose(chances.sum(axis=1), 1)
+    assert set(grades.predict(frame())) <= {"low", "mid", "high"}

@@ -17,9 +17,11 @@ extras.require("sklearn", "ornstein.estimators")
 
 from ornstein.estimators.classifier import BayesianLogisticClassifier
 from ornstein.estimators.folders import load
+from ornstein.estimators.formula import BayesianFormulaRegressor
 from ornstein.estimators.regressors import BayesianLinearRegressor, BayesianPoissonRegressor
 
 __all__ = [
+    "BayesianFormulaRegressor",
     "BayesianLinearRegressor",
     "BayesianLogisticClassifier",
     "BayesianPoissonRegressor",

@@ -81,7 +81,7 @@ class TableModel:
         ``mean``, ``sd`` and the interval's ends for numbers and counts, in the target's own units;
         ``predicted`` and one probability per class for classes.
         """
-        X, target = self._rows(frame), self.encoding.target
+        X, target = self.new_rows(frame), self.encoding.target
         if target.classes is not None:
             chances = predictive.probabilities(self.draws, X)
             best = [target.classes[i] for i in chances.argmax(axis=1).tolist()]
@@ -134,7 +134,7 @@ class TableModel:
             parts.append(encoding.own_spreads(self.spreads).reshape(*coef.shape[:2], -1))
         return summary_table(labels, parts, interval).rename_axis("parameter")
 
-    def _rows(self, frame: Any) -> NewRows:
+    def new_rows(self, frame: Any) -> NewRows:
         """Rows to predict; effects of levels that were not learned are drawn."""
         rows = self.encoding.rows(frame)
         if self.spreads is None or not isinstance(self.encoding, FormulaEncoding):
@@ -171,7 +171,7 @@ class TableModel:
         y = encoding.encode_target(rows)
         if encoding.model in ("exponential", "weibull"):
             rows, y = rows.filter(y > 0), y[y > 0]
-        X = self._rows(rows)
+        X = self.new_rows(rows)
         if encoding.target.classes is None:
             found = predictive.summarise(self.draws, X)
             return (
