@@ -110,6 +110,7 @@ WRONG = [
     ("y ~ log(x - 100)", "null|finite"),
     ("y ~ x + offset(log(x - 100))", "not a finite number in 120 rows"),
     ("y ~ poly(x, 2", "never closed"),
+    ("y ~ I(x^2)", r"a power is written \*\*"),
     ("y ~ bs(x, nope=3)", "cannot be evaluated"),
 ]
 
@@ -211,6 +212,15 @@ def test_a_dot_stands_for_all_other_columns() -> None:
     some = frame()[["y", "x", "odd name", "g"]]
     found = tables.learn_formula(some, "y ~ .").encoding.features
     assert found == ("x", "odd name", "g[T.b]", "g[T.c]", "g[T.d]")
+
+
+def test_columns_may_have_dots_in_their_names() -> None:
+    dotted = frame().rename(columns={"y": "log.y", "x": "log.x", "g": "my.g"})
+    found = tables.learn_formula(dotted, "log.y ~ log.x + (1 | my.g)").encoding
+    assert found.features[:2] == ("log.x", "1|my.g[a]")
+    assert found.target.name == "log.y"
+    with pytest.raises(orn.InputError):
+        tables.learn_formula(dotted, "log.y ~ I(log.x)")
 
 
 def test_problems_of_tables_are_named() -> None:

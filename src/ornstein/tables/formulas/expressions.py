@@ -54,7 +54,8 @@ class Expression:
     def __init__(self, text: str, formula: str, columns: Collection[str]) -> None:
         self.text, self.formula, self.columns = text, formula, columns
         self.quoted: dict[str, str] = {}
-        source = _QUOTED.sub(self._placeholder, text.strip())
+        whole = text.strip() in columns and "`" not in text  # such as log.radon
+        source = _QUOTED.sub(self._placeholder, f"`{text.strip()}`" if whole else text.strip())
         try:
             self.tree: ast.AST = ast.parse(source, mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -103,6 +104,8 @@ class Expression:
                     if not isinstance(part, ast.Constant | ast.UnaryOp):
                         raise self._refused(part, "must be a number or text here")
                     self._check(part, inner, "C")
+            case ast.BinOp(op=ast.BitXor()):
+                raise self._refused(node, "uses ^; a power is written **")
             case _:
                 raise self._refused(
                     node, "is not allowed: use columns, numbers, + - * / **, and functions by name"

@@ -14,7 +14,7 @@ from ornstein.tables.formulas.expressions import refuse
 _LONGEST = 10_000
 _RESPONSE = re.compile(r"^(cbind|p|Surv|censored)\s*\((.*)\)$", re.DOTALL)
 _HIGHEST = re.compile(r"(?:\*\*|\^)\s*(\d+)")
-_NAME = re.compile(r"^(?:`[^`]+`|[^\W\d]\w*)$")
+_NAME = re.compile(r"^(?:`[^`]+`|[^\W\d][\w.]*)$")
 
 
 @codec.register
