@@ -8,6 +8,7 @@ Symbols: ``A`` Hessian of the mean loss, ``C_S`` covariance of the minibatch gra
 """
 
 from ornstein.linalg.eigen import Spectrum
+from ornstein.theory.arrow import arrow_draw, arrow_logdet, arrow_schur
 from ornstein.theory.averaging import (
     averaged_covariance,
     averaged_covariance_limit,
@@ -98,6 +99,8 @@ __all__ += ["structure_kl", "variance_ratios"]
 # What draws show of the posterior.
 __all__ += ["ImpliedErrors", "MarginalMoments", "SteinMoments", "implied_errors"]
 __all__ += ["marginal_errors", "marginal_moments", "stein_moments"]
+# Groups that are independent given the rest.
+__all__ += ["arrow_draw", "arrow_logdet", "arrow_schur"]
 # Rotation steps.
 __all__ += ["critical_keep", "kick", "rotation", "rotation_covariance", "rotation_diagonal"]
 __all__ += ["rotation_limit", "rotation_relaxation", "velocity_noise"]
