@@ -33,18 +33,19 @@ def test_products_solves_and_diagonals_are_those_of_the_matrix(arrow: Arrow) -> 
     dense, n = dense_of(arrow), arrow.size
     inverse = np.linalg.inv(dense)
     v = np.random.default_rng(1).normal(size=(2, 3, n))
-    close = {"rtol": 1e-9, "atol": 1e-10}
-    np.testing.assert_allclose(arrow.dense(n), dense, **close)
-    np.testing.assert_allclose(arrow.matvec(v), v @ dense, **close)
-    np.testing.assert_allclose(arrow.inverse().matvec(v), v @ inverse, **close)
-    np.testing.assert_allclose(arrow.inverse().dense(n), inverse, **close)
-    np.testing.assert_allclose(arrow.inverse().inverse().dense(n), dense, **close)
-    np.testing.assert_allclose(arrow.variances(n), np.diag(dense), **close)
-    np.testing.assert_allclose(arrow.inverse().variances(n), np.diag(inverse), **close)
+    np.testing.assert_allclose(arrow.dense(n), dense, rtol=1e-9, atol=1e-10)
+    np.testing.assert_allclose(arrow.matvec(v), v @ dense, rtol=1e-9, atol=1e-10)
+    np.testing.assert_allclose(arrow.inverse().matvec(v), v @ inverse, rtol=1e-9, atol=1e-10)
+    np.testing.assert_allclose(arrow.inverse().dense(n), inverse, rtol=1e-9, atol=1e-10)
+    np.testing.assert_allclose(arrow.inverse().inverse().dense(n), dense, rtol=1e-9, atol=1e-10)
+    np.testing.assert_allclose(arrow.variances(n), np.diag(dense), rtol=1e-9, atol=1e-10)
+    np.testing.assert_allclose(
+        arrow.inverse().variances(n), np.diag(inverse), rtol=1e-9, atol=1e-10
+    )
     assert arrow.logdet(n) == pytest.approx(np.linalg.slogdet(dense)[1], rel=1e-10)
     assert arrow.trace(n) == pytest.approx(np.trace(dense))
     assert arrow.inverse().trace(n) == pytest.approx(np.trace(inverse))
-    np.testing.assert_allclose(arrow.scaled(2.0).dense(n), 2 * dense, **close)
+    np.testing.assert_allclose(arrow.scaled(2.0).dense(n), 2 * dense, rtol=1e-9, atol=1e-10)
 
 
 @pytest.mark.parametrize("which", ["of the inverse", "of the arrow"])

@@ -12,7 +12,8 @@ from support.arrows import assembled, random_arrow
 def parts(request: pytest.FixtureRequest) -> tuple[Vector, Vector, Vector]:
     """Head (m, m), cross (G, m, q) and blocks (G, q, q)."""
     arrow = random_arrow(*request.param)
-    return arrow.head, arrow.cross.transpose(2, 0, 1), arrow.blocks.transpose(2, 0, 1)
+    head, cross, blocks = (np.asarray(part) for part in (arrow.head, arrow.cross, arrow.blocks))
+    return head, cross.transpose(2, 0, 1), blocks.transpose(2, 0, 1)
 
 
 def test_X14_the_schur_complement_is_that_of_the_matrix(

@@ -108,20 +108,20 @@ class ArrowRoot(Factor):
     def block_cov(self) -> Any:
         """Covariances of the groups' parameters, (q, q, G)."""
         xp = namespace(self.head)
-        along = xp.einsum("img,mk->ikg", self.follow, self.head)
+        along = xp.stack([self.head.T @ follow for follow in self.follow])  # (q, m, G)
         own = xp.einsum("kig,kjg->ijg", self.blocks, self.blocks)
         return own + xp.einsum("ikg,jkg->ijg", along, along)
 
     # As flat vectors
 
     def matvec(self, vector: AnyArray) -> AnyArray:
-        return _joined(*self.apply(*self._split(vector)))  # type: ignore[no-any-return]
+        return _joined(*self.apply(*self._split(vector)))
 
     def rmatvec(self, vector: AnyArray) -> AnyArray:
-        return _joined(*self.transposed(*self._split(vector)))  # type: ignore[no-any-return]
+        return _joined(*self.transposed(*self._split(vector)))
 
     def solve(self, vector: AnyArray) -> AnyArray:
-        return _joined(*self.solved(*self._split(vector)))  # type: ignore[no-any-return]
+        return _joined(*self.solved(*self._split(vector)))
 
     def _split(self, vector: AnyArray) -> tuple[Any, Any]:
         return _split(vector, self.head.shape[0], self.blocks.shape[0])
@@ -179,7 +179,7 @@ class Arrow(Operator):
 
     def matvec(self, vector: AnyArray) -> AnyArray:
         parts = _split(vector, self.head.shape[0], self.blocks.shape[0])
-        return _joined(*self.apply(*parts))  # type: ignore[no-any-return]
+        return _joined(*self.apply(*parts))
 
     def root(self) -> ArrowRoot:
         """``L`` with ``L L' = H^-1``; NaN in compiled code where H is not positive definite."""
@@ -189,6 +189,7 @@ class Arrow(Operator):
         flat = xp.swapaxes(half, 0, 1).reshape(m, -1)
         schur = self.head - flat @ flat.T
         eye = xp.eye(m, dtype=schur.dtype)
+        outer: AnyArray
         if xp is np:
             if not np.isfinite(schur).all():
                 raise np.linalg.LinAlgError("a block is not positive definite")
@@ -237,7 +238,7 @@ class ArrowDualRoot(Factor):
 
     def matvec(self, vector: AnyArray) -> AnyArray:
         parts = self.root._split(vector)
-        return _joined(*self.root.transposed_solved(*parts))  # type: ignore[no-any-return]
+        return _joined(*self.root.transposed_solved(*parts))
 
     def rmatvec(self, vector: AnyArray) -> AnyArray:
         return self.root.solve(vector)

@@ -6,6 +6,8 @@ differentiate than JAX's.
 """
 
 from ornstein.models.families import log_sum_exp, softplus
+from ornstein.models.random_effects.groupings import Effects
+from ornstein.models.random_effects.posterior import mixed
 from ornstein.models.ready_made import linear, logistic, poisson, softmax
 from ornstein.models.regressions import (
     beta,
@@ -23,3 +25,4 @@ from ornstein.models.regressions import (
 __all__ = ["beta", "binomial", "exponential", "gamma", "hurdle_poisson", "linear", "logistic"]
 __all__ += ["negative_binomial", "ordinal", "poisson", "softmax", "student_t", "weibull"]
 __all__ += ["log_sum_exp", "softplus", "zero_inflated_poisson"]
+__all__ += ["Effects", "mixed"]

@@ -1,0 +1,158 @@
+"""A factor whose levels have effects: what a user says of it, and what the model keeps."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+
+from ornstein._base.checks import shown
+from ornstein._base.errors import InputError
+from ornstein._base.types import Array, Vector
+from ornstein.models.random_effects.covariances import Covariance
+
+INTERCEPT = "1"
+
+
+@dataclass(frozen=True, eq=False)
+class Effects:
+    """Effects of a factor's levels, for ``ornstein.models.mixed``.
+
+    Attributes
+    ----------
+    labels
+        The level of every row: numbers or text.
+    slopes
+        Columns of X whose coefficients vary from level to level, by name or number.
+    intercept
+        Whether the levels differ by an intercept too.
+    correlated
+        Whether a level's effects are correlated, as lme4's ``(1 + x | g)``; False for ``||``.
+
+    Examples
+    --------
+    >>> Effects(["a", "b", "a"], slopes=("x",), correlated=False).slopes
+    ('x',)
+    """
+
+    labels: Any
+    slopes: Sequence[str | int] = ()
+    intercept: bool = True
+    correlated: bool = True
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """A factor of the model: its number of levels, its columns, and their covariances in turn."""
+
+    name: str
+    levels: int
+    columns: tuple[str, ...]
+    covariances: tuple[Covariance, ...]
+
+    @property
+    def width(self) -> int:
+        """Effects of a level, q."""
+        return len(self.columns)
+
+    @property
+    def size(self) -> int:
+        """Effects of all levels."""
+        return self.width * self.levels
+
+    @property
+    def count(self) -> int:
+        """Hyperparameters."""
+        return sum(cov.count for cov in self.covariances)
+
+    @property
+    def plain(self) -> bool:
+        """Whether there is an intercept only."""
+        return self.columns == (INTERCEPT,)
+
+    def parts(self, lam: Any) -> list[Any]:
+        """Hyperparameters (..., n) of every covariance."""
+        ends = np.cumsum([cov.count for cov in self.covariances])[:-1]
+        return [
+            lam[..., start:end] for start, end in zip([0, *ends], [*ends, self.count], strict=True)
+        ]
+
+    def precision(self, lam: Array) -> Array:
+        """Of a level's effects, (q, q)."""
+        rows = []
+        pairs = list(zip(self.covariances, self.parts(lam), strict=True))
+        for number, (cov, part) in enumerate(pairs):
+            before = sum(c.size for c in self.covariances[:number])
+            after = self.width - before - cov.size
+            rows.append(jnp.pad(cov.precision(part), ((0, 0), (before, after))))
+        return jnp.concatenate(rows)
+
+    def log_determinant(self, lam: Array) -> Array:
+        """Of a level's precision."""
+        pairs = zip(self.covariances, self.parts(lam), strict=True)
+        return jnp.stack([cov.log_determinant(part) for cov, part in pairs]).sum()
+
+    def log_prior(self, lam: Array) -> Array:
+        """Log-density of the hyperparameters on the real line."""
+        pairs = zip(self.covariances, self.parts(lam), strict=True)
+        return jnp.stack([cov.log_prior(part) for cov, part in pairs]).sum()
+
+    def hyper_labels(self) -> list[str]:
+        """Names of standard deviations, then correlations."""
+        if self.plain:
+            return [f"sd({self.name})"]
+        sds = [f"sd({self.name}: {column})" for column in self.columns]
+        return sds + [f"cor({self.name}: {a}, {b})" for a, b in self._pairs()]
+
+    def described(self, draws: Vector) -> Vector:
+        """Standard deviations, then correlations, of draws (..., n) on the real line."""
+        found = [
+            cov.described(part)
+            for cov, part in zip(self.covariances, self.parts(draws), strict=True)
+        ]
+        return np.concatenate([*(sds for sds, _ in found), *(cors for _, cors in found)], axis=-1)
+
+    def _pairs(self) -> list[tuple[str, str]]:
+        pairs, start = [], 0
+        for cov in self.covariances:
+            own = self.columns[start : start + cov.size]
+            pairs += [(own[j], own[i]) for i in range(cov.size) for j in range(i)]
+            start += cov.size
+        return pairs
+
+    def effect_labels(self, levels: Sequence[Any]) -> list[str]:
+        """Names of all effects, column by column."""
+        if self.plain:
+            return [f"b[{self.name}={level}]" for level in levels]
+        return [f"b[{self.name}={level}: {c}]" for c in self.columns for level in levels]
+
+
+def levels_of(name: str, labels: Any, rows: int) -> tuple[npt.NDArray[Any], npt.NDArray[np.int32]]:
+    """Distinct levels in order, and the number of every row's."""
+    array = np.asarray(labels)
+    where = f"groups[{name!r}]"
+    if array.ndim != 1 or len(array) != rows:
+        raise InputError(
+            f"{where} must have one label for each of {rows} rows, found shape {array.shape}."
+        )
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        row = int(np.argmax(~np.isfinite(array)))
+        raise InputError(f"{where} has a missing label in row {row}. Drop it, or name a level.")
+    if array.dtype.kind == "O":
+        missing = [n for n, label in enumerate(array) if label is None or label != label]
+        if missing:
+            raise InputError(
+                f"{where} has a missing label in row {missing[0]}. Drop it, or name a level."
+            )
+        array = array.astype(str)
+    if array.dtype.kind not in "iufbUS":
+        raise InputError(f"{where} must hold numbers or text, found {shown(labels)}.")
+    levels, index = np.unique(array, return_inverse=True)
+    if len(levels) < 2:
+        raise InputError(
+            f"{where} has one level only, {shown(levels[0].item())}: its effect cannot be told "
+            "from the intercept. Leave this group out."
+        )
+    return levels, index.astype(np.int32)

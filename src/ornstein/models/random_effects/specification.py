@@ -1,0 +1,155 @@
+"""The densities of a mixed model, for compiled code: everything but the rows.
+
+Parameters are a head, (m,), and the leaves, (q, G): the effects of the grouping with the most. The
+head has the fixed coefficients first, then the effects of the other groupings, each (q, levels)
+flat. Hyperparameters ``lam`` are on the real line, grouping by grouping, a Gaussian family's
+``log sigma`` last.
+"""
+
+import itertools
+from dataclasses import dataclass
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from ornstein._base.types import Array, PyTree, Vector
+from ornstein.models.families import Family
+from ornstein.models.hyper_priors import ScalePrior
+from ornstein.models.random_effects.groupings import Grouping
+
+
+@dataclass(frozen=True)
+class Specification:
+    """Hashable: part of compiled code. ``groupings`` has the leaves' first."""
+
+    family: Family
+    fixed: int  # coefficients
+    groupings: tuple[Grouping, ...]
+    noise_prior: ScalePrior | None = None
+
+    @property
+    def leaf(self) -> Grouping:
+        """The grouping that is eliminated."""
+        return self.groupings[0]
+
+    @property
+    def others(self) -> tuple[Grouping, ...]:
+        """Groupings whose effects are in the head."""
+        return self.groupings[1:]
+
+    @property
+    def head(self) -> int:
+        """M."""
+        return self.fixed + sum(grouping.size for grouping in self.others)
+
+    @property
+    def dim(self) -> int:
+        """Parameters."""
+        return self.head + self.leaf.size
+
+    @property
+    def count(self) -> int:
+        """Hyperparameters."""
+        return sum(g.count for g in self.groupings) + (self.noise_prior is not None)
+
+    def places(self) -> list[slice]:
+        """Of the other groupings' effects in the head."""
+        ends = np.cumsum([self.fixed, *(g.size for g in self.others)])
+        return [slice(int(a), int(b)) for a, b in itertools.pairwise(ends)]
+
+    def parts(self, lam: Any) -> list[Any]:
+        """Hyperparameters of every grouping."""
+        ends = np.cumsum([0, *(g.count for g in self.groupings)])
+        return [lam[..., a:b] for a, b in itertools.pairwise(ends)]
+
+    def power(self, lam: Array) -> Array:
+        """By which rows' losses, of unit noise, are multiplied."""
+        one = jnp.ones((), lam.dtype)
+        return one if self.noise_prior is None else jnp.exp(-2 * lam[-1])
+
+    def numbers(self, lam: Array) -> PyTree:
+        """The family's own, for its functions."""
+        return {} if self.noise_prior is None else {"noise_scale": jnp.exp(lam[-1])}
+
+    def leaf_precision(self, lam: Array) -> Array:
+        """Prior precision of a leaf, (q, q)."""
+        return self.leaf.precision(self.parts(lam)[0])
+
+    def head_precision(self, lam: Array, fixed: Array) -> Array:
+        """Prior precision of the head, (m, m), with that of the fixed coefficients, (p,)."""
+        m = self.head
+        diagonal = np.arange(self.fixed)
+        found = jnp.zeros((m, m), lam.dtype).at[diagonal, diagonal].set(fixed)
+        for grouping, place, part in self._others(lam):
+            precision = grouping.precision(part)
+            index = np.arange(place.start, place.stop).reshape(grouping.width, -1)
+            for i in range(grouping.width):
+                for j in range(grouping.width):
+                    found = found.at[index[i], index[j]].set(
+                        jnp.broadcast_to(precision[i, j], (grouping.levels,))
+                    )
+        return found
+
+    def head_prior_gradient(self, lam: Array, phi: Array, prior: PyTree) -> Array:
+        """Of ``-log p(head)``."""
+        pieces = [prior["precision"] * (phi[: self.fixed] - prior["mean"])]
+        for grouping, place, part in self._others(lam):
+            effects = phi[place].reshape(grouping.width, -1)
+            pieces.append((grouping.precision(part) @ effects).reshape(-1))
+        return jnp.concatenate(pieces)
+
+    def leaf_energy(self, lam: Array, b: Array) -> Array:
+        """``b_g' P b_g / 2`` of every leaf, (G,)."""
+        return 0.5 * ((self.leaf_precision(lam) @ b) * b).sum(axis=0)
+
+    def head_energy(self, lam: Array, phi: Array, prior: PyTree) -> Array:
+        """The quadratic part of ``-log p(head)``."""
+        from_mean = phi[: self.fixed] - prior["mean"]
+        found = 0.5 * (prior["precision"] * from_mean**2).sum()
+        for grouping, place, part in self._others(lam):
+            effects = phi[place].reshape(grouping.width, -1)
+            found = found + 0.5 * ((grouping.precision(part) @ effects) * effects).sum()
+        return found
+
+    def log_hyper(self, lam: Array) -> Array:
+        """Log-density of the hyperparameters, with the effects' normalising constants."""
+        found = jnp.zeros((), lam.dtype)
+        for grouping, part in zip(self.groupings, self.parts(lam), strict=True):
+            found = found + grouping.log_prior(part)
+            found = found + 0.5 * grouping.levels * grouping.log_determinant(part)
+        if self.noise_prior is not None:
+            found = found + self.noise_prior.log_density(jnp.exp(lam[-1])) + lam[-1]
+        return found
+
+    def scatters(self, phi: Array, b: Array) -> list[Array]:
+        """``sum b b'`` of every grouping: what hyperparameters depend on."""
+        found = [b @ b.T]
+        for grouping, place in zip(self.others, self.places(), strict=True):
+            effects = phi[place].reshape(grouping.width, -1)
+            found.append(effects @ effects.T)
+        return found
+
+    def log_given(self, lam: Array, scatters: list[Array]) -> Array:
+        """Log-density of hyperparameters given effects by their scatters, but for the noise's."""
+        found = self.log_hyper(lam)
+        for grouping, part, scatter in zip(self.groupings, self.parts(lam), scatters, strict=True):
+            found = found - 0.5 * (grouping.precision(part) * scatter).sum()
+        return found
+
+    def _others(self, lam: Array) -> list[tuple[Grouping, slice, Array]]:
+        return list(zip(self.others, self.places(), self.parts(lam)[1:], strict=True))
+
+    def hyper_labels(self) -> list[str]:
+        """Names of what :meth:`described` gives."""
+        named = [label for grouping in self.groupings for label in grouping.hyper_labels()]
+        return named if self.noise_prior is None else [*named, "sigma"]
+
+    def described(self, draws: Vector) -> Vector:
+        """Standard deviations and correlations of draws (..., n) on the real line."""
+        found = [
+            grouping.described(part)
+            for grouping, part in zip(self.groupings, self.parts(draws), strict=True)
+        ]
+        noise = [] if self.noise_prior is None else [np.exp(draws[..., -1:])]
+        return np.concatenate([*found, *noise], axis=-1)
