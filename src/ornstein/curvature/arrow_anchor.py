@@ -1,0 +1,222 @@
+"""The anchor of a mixed model: optimum and arrow Hessian, at hyperparameters found by EM (X14).
+
+Newton's method with the arrow finds the optimum in a few passes over the rows. In between, the
+hyperparameters ascend the expected log-density of the effects under the Gaussian there. That is a
+place to begin at, not an estimate: draws find where the hyperparameters are.
+"""
+
+from dataclasses import dataclass, replace
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import scipy.optimize
+
+from ornstein._base.errors import OptimumError
+from ornstein._base.precision import double_precision
+from ornstein._base.types import Array, PyTree, Vector
+from ornstein.curvature import arrow_sums
+from ornstein.curvature.arrow_sums import RowsAt
+from ornstein.linalg.arrow import Arrow, ArrowRoot
+from ornstein.models.random_effects.posterior import MixedPosterior
+from ornstein.models.random_effects.specification import Specification
+
+_SETTLED = 0.05  # change of a hyperparameter on the real line, of one round of EM
+_ROUNDS = 10
+_PASSES = 60
+_NEAR = 1e-4  # Newton's decrement, in posterior standard deviations, at the end
+_ROUGH = 0.1  # the same between rounds
+_HALVINGS = 30
+
+
+@dataclass(frozen=True, eq=False)
+class MixedAnchor:
+    """Parameters, hyperparameters, and the rows' losses around them to second order.
+
+    Attributes
+    ----------
+    phi, b, lam
+        Head, leaves and hyperparameters.
+    at
+        The rows there.
+    slope_phi, slope_b, data
+        Gradient and Hessian of the sum of the rows' losses, without the prior.
+    passes
+        Passes over the rows that it took.
+    """
+
+    phi: Vector
+    b: Vector
+    lam: Vector
+    at: RowsAt
+    slope_phi: Vector
+    slope_b: Vector
+    data: Arrow
+    passes: int
+
+    def precision(self, post: MixedPosterior) -> Arrow:
+        """The whole Hessian, at the anchor's hyperparameters."""
+        return _whole(post, self.data, self.lam)
+
+
+def prior_of(post: MixedPosterior) -> dict[str, Vector]:
+    """The fixed coefficients' prior, for compiled functions."""
+    return {"mean": post.prior_mean, "precision": post.prior_precision}
+
+
+def find_anchor(post: MixedPosterior, near: MixedAnchor | None = None) -> MixedAnchor:
+    """From nothing, or from another anchor's parameters and with its hyperparameters kept."""
+    spec = post.specification
+    if near is not None:
+        return _optimum(post, near.phi, near.b, near.lam, near.passes, _NEAR)
+    lam = start(post)
+    phi = np.zeros(spec.head)
+    phi[: spec.fixed] = post.prior_mean
+    found = _optimum(post, phi, np.zeros((spec.leaf.width, spec.leaf.levels)), lam, 0, _ROUGH)
+    for _ in range(_ROUNDS):
+        ascended = _ascended(post, found)
+        change = np.abs(ascended - found.lam).max()
+        found = _optimum(post, found.phi, found.b, ascended, found.passes, _ROUGH)
+        if change < _SETTLED:
+            break
+    return _optimum(post, found.phi, found.b, found.lam, found.passes, _NEAR)
+
+
+def at_hyper(post: MixedPosterior, anchor: MixedAnchor, lam: Vector) -> MixedAnchor:
+    """The anchor moved to other hyperparameters, the optimum found again."""
+    return find_anchor(post, replace(anchor, lam=np.asarray(lam, float)))
+
+
+def start(post: MixedPosterior) -> Vector:
+    """Hyperparameters to begin with: effects of half the target's spread, noise of two thirds."""
+    spec = post.specification
+    unit = float(np.std(post.rows.y)) if spec.noise_prior is not None else 1.0
+    pieces = []
+    for grouping, design in zip(spec.groupings, post.rows.design, strict=True):
+        spread = np.ones(1) if design is None else np.sqrt(np.mean(design**2, axis=0))
+        scales, at = 0.5 * unit / np.where(spread > 0, spread, 1.0), 0
+        for cov in grouping.covariances:
+            pieces.append(cov.start(scales[at : at + cov.size]))
+            at += cov.size
+    noise = [] if spec.noise_prior is None else [np.log([0.67 * unit])]
+    return np.concatenate([*pieces, *noise])
+
+
+def _optimum(
+    post: MixedPosterior, phi: Vector, b: Vector, lam: Vector, passes: int, near: float
+) -> MixedAnchor:
+    """Newton's method at some hyperparameters, the step halved where the loss would rise."""
+    at = arrow_sums.rows_at(post, phi, b)
+    while True:
+        passes += 1
+        data = arrow_sums.hessian(post, at.curvature)
+        slope_phi, slope_b = arrow_sums.gradient(post, at.residual)
+        power, g_phi, g_b, energy = _terms(post, phi, b, lam)
+        root = _whole(post, data, lam).root()
+        white = root.transposed(power * slope_phi + g_phi, power * slope_b + g_b)
+        decrement = float(np.sqrt(sum((part**2).sum() for part in white)))
+        if not np.isfinite(decrement):
+            raise OptimumError("the search for the optimum left the numbers; standardise X.")
+        if decrement < near or passes >= _PASSES:
+            return MixedAnchor(phi, b, lam, at, slope_phi, slope_b, data, passes)
+        step_phi, step_b = root.apply(*white)
+        before, length = power * at.loss + energy, 1.0
+        for _ in range(_HALVINGS):
+            tried = phi - length * step_phi, b - length * step_b
+            there = arrow_sums.rows_at(post, *tried)
+            after = power * there.loss + _terms(post, *tried, lam)[3]
+            if after <= before + 1e-9 * abs(before):
+                break
+            length *= 0.5
+        phi, b, at = *tried, there
+
+
+def _terms(
+    post: MixedPosterior, phi: Vector, b: Vector, lam: Vector
+) -> tuple[float, Vector, Vector, float]:
+    """The rows' power, the prior's gradient by head and leaves, and its energy."""
+    with double_precision():
+        power, g_phi, g_b, energy = _prior_terms(post.specification, phi, b, lam, prior_of(post))
+        return float(power), np.asarray(g_phi), np.asarray(g_b), float(energy)
+
+
+@partial(jax.jit, static_argnums=(0,))
+def _prior_terms(
+    spec: Specification, phi: Array, b: Array, lam: Array, prior: PyTree
+) -> tuple[Array, Array, Array, Array]:
+    energy = spec.head_energy(lam, phi, prior) + spec.leaf_energy(lam, b).sum()
+    g_phi = spec.head_prior_gradient(lam, phi, prior)
+    return spec.power(lam), g_phi, spec.leaf_precision(lam) @ b, energy
+
+
+def _whole(post: MixedPosterior, data: Arrow, lam: Vector) -> Arrow:
+    """The rows' Hessian and the prior's."""
+    with double_precision():
+        parts = _precisions(post.specification, jnp.asarray(lam), post.prior_precision)
+        power, head, leaf = (np.asarray(part) for part in parts)
+    return data.scaled(power).plus(head, leaf)
+
+
+@partial(jax.jit, static_argnums=(0,))
+def _precisions(spec: Specification, lam: Array, fixed: Array) -> tuple[Array, Array, Array]:
+    return spec.power(lam), spec.head_precision(lam, fixed), spec.leaf_precision(lam)
+
+
+def _ascended(post: MixedPosterior, anchor: MixedAnchor) -> Vector:
+    """Hyperparameters that maximise their expected log-density under the Gaussian there."""
+    spec = post.specification
+    root = anchor.precision(post).root()
+    scatters = _expected_scatters(spec, anchor, root)
+    squares = 0.0
+    if spec.noise_prior is not None:
+        squares = 2 * anchor.at.loss - _constant(post) + _spread(post, anchor, root)
+    rows = post.num_data if post.rows.weight is None else float(post.rows.weight.sum())
+
+    def negative(lam: Vector) -> tuple[float, Vector]:
+        with double_precision():
+            value, slope = _expected(spec, jnp.asarray(lam), scatters, rows, squares)
+        return float(value), np.asarray(slope)
+
+    found = scipy.optimize.minimize(negative, anchor.lam, jac=True, method="L-BFGS-B")
+    return np.asarray(np.clip(found.x, anchor.lam - 2.0, anchor.lam + 2.0))
+
+
+def _constant(post: MixedPosterior) -> float:
+    """What twice a Gaussian's losses of unit noise have beside squares."""
+    weight = post.num_data if post.rows.weight is None else float(post.rows.weight.sum())
+    return float(weight * np.log(2 * np.pi))
+
+
+@partial(jax.jit, static_argnums=(0,))
+def _expected(
+    spec: Specification, lam: Array, scatters: list[Array], rows: float, squares: float
+) -> tuple[Array, Array]:
+    def negative(lam: Array) -> Array:
+        found = -spec.log_given(lam, scatters)
+        if spec.noise_prior is not None:
+            found = found + rows * lam[-1] + 0.5 * squares * jnp.exp(-2 * lam[-1])
+        return found
+
+    return jax.value_and_grad(negative)(lam)
+
+
+def _expected_scatters(spec: Specification, anchor: MixedAnchor, root: ArrowRoot) -> list[Vector]:
+    """``E[sum b b']`` of every grouping."""
+    found = [anchor.b @ anchor.b.T + np.asarray(root.block_cov()).sum(axis=2)]
+    cov = np.asarray(root.head) @ np.asarray(root.head).T
+    for grouping, place in zip(spec.others, spec.places(), strict=True):
+        effects = anchor.phi[place].reshape(grouping.width, -1)
+        own = cov[place, place].reshape(grouping.width, grouping.levels, grouping.width, -1)
+        found.append(effects @ effects.T + np.einsum("ilkl->ik", own))
+    return found
+
+
+def _spread(post: MixedPosterior, anchor: MixedAnchor, root: ArrowRoot) -> float:
+    """``E[d' H d]`` of the rows' Hessian of unit noise over the Gaussian."""
+    with double_precision():
+        parts = _precisions(post.specification, jnp.asarray(anchor.lam), post.prior_precision)
+        power, head, leaf = (np.asarray(part) for part in parts)
+    cov = np.asarray(root.head) @ np.asarray(root.head).T
+    prior = (head * cov).sum() + (leaf * np.asarray(root.block_cov()).sum(axis=2)).sum()
+    return float((post.specification.dim - prior) / power)
