@@ -1,0 +1,146 @@
+"""Plans for mixed models: which steps, how many rows each, and where from."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ornstein import theory
+from ornstein._base import checks
+from ornstein._base.errors import InputError
+from ornstein._base.types import Vector
+from ornstein.curvature.arrow_anchor import MixedAnchor, find_anchor
+from ornstein.curvature.arrow_noise import RemainderNoise, remainder_noise
+from ornstein.models.random_effects.posterior import MixedPosterior
+
+ANGLE = 0.8  # of steps with few rows
+_NOISE = 0.3  # of a velocity's refreshment that the rows' noise may make up
+_KICK = 1.5  # standard deviations by which a row may move a coordinate
+_FEWEST = 200  # rows of a batch
+_SMALL = 50_000  # rows up to which all are used
+_SHARE = 1 / 30  # of the rows, beyond which steps with all of them, tested, are worth their cost
+_STEPS = 2  # a draw
+_DRAWS = 500  # a chain
+_MOST_NUMBERS = 2**27  # of all draws: 512 MiB
+_WORDS = {
+    "gaussian": "hyperparameters with the effects integrated out, then exact draws of the rest",
+    "tested": "rotation steps with all rows, every group's accepted by a test of its own (X11)",
+    "minibatch": "rotation steps with few rows, control variates of second order (X10, X11)",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class MixedPlan:
+    """What to run; ``print(plan)`` is a readable table.
+
+    Attributes
+    ----------
+    steps
+        ``gaussian``, ``tested`` or ``minibatch``.
+    anchor
+        Optimum, Hessian and hyperparameters to count from.
+    batch_size
+        Rows of a step; 0 where none are needed.
+    angle, keep, thin
+        Of rotation steps with few rows: how far a step turns, how much of the velocity it keeps,
+        and steps per draw.
+    noise
+        What the rows' remainders leave in gradients; None where all rows are used.
+    draws
+        Suggested draws per chain.
+    why
+        Why these steps.
+    """
+
+    steps: str
+    anchor: MixedAnchor
+    batch_size: int
+    num_data: int
+    dim: int
+    head: int
+    labels: tuple[str, ...]
+    draws: int
+    why: str
+    angle: float = math.pi / 2
+    keep: float = 0.0
+    thin: int = 1
+    noise: RemainderNoise | None = None
+
+    @property
+    def method(self) -> str:
+        """As other plans have it."""
+        return f"mixed ({self.steps})"
+
+    @property
+    def injected(self) -> tuple[Vector, Vector]:
+        """Standard deviations of the velocity's noise, by head and leaves: less where rows add."""
+        assert self.noise is not None
+        found = []
+        for variance in (self.noise.head, self.noise.leaf):
+            added = theory.kick(self.angle) ** 2 * variance / self.batch_size
+            own = theory.velocity_noise(self.angle, self.keep, added)
+            found.append(np.sqrt(np.maximum(own, 0.0)))
+        return found[0], found[1]
+
+    def __repr__(self) -> str:
+        """One line."""
+        return f"MixedPlan({self.steps}, batch_size={self.batch_size}, draws={self.draws})"
+
+    def __str__(self) -> str:
+        """A readable table."""
+        rows = "none" if not self.batch_size else f"{self.batch_size:,}"
+        lines = [
+            ("method", _WORDS[self.steps]),
+            ("because", self.why),
+            ("rows, parameters", f"{self.num_data:,}, {self.dim:,}"),
+            ("structure", f"arrow, exact; {self.head:,} parameters held densely (X14)"),
+            ("rows of a step", rows),
+        ]
+        if self.steps == "minibatch":
+            lines.append(("rotation", f"by {self.angle:.3g} a step, {self.thin} steps a draw"))
+        lines.append(("suggested run", f"{self.draws:,} draws a chain"))
+        width = max(len(name) for name, _ in lines)
+        return "\n".join(f"{name:<{width}}  {text}" for name, text in lines)
+
+
+def plan_mixed(post: MixedPosterior, batch_size: int | None = None, **unknown: Any) -> MixedPlan:
+    """The optimum, and the steps that suit: those with few rows where their noise allows it."""
+    if unknown:
+        raise InputError(
+            f"a mixed model's plan takes batch_size only, found {checks.names_of(unknown)}."
+        )
+    N, spec = post.num_data, post.specification
+    if batch_size is not None:
+        checks.whole("batch_size", batch_size, high=N, why=f"the data has {N} rows")
+    anchor = find_anchor(post)
+    draws = max(25, min(_DRAWS, _MOST_NUMBERS // (4 * spec.dim)))
+
+    def made(steps: str, size: int, why: str, **more: Any) -> MixedPlan:
+        names = tuple(post.fixed_labels)
+        return MixedPlan(steps, anchor, size, N, spec.dim, spec.head, names, draws, why, **more)
+
+    if spec.noise_prior is not None:
+        if batch_size is not None:
+            raise InputError("a Gaussian mixed model needs no rows; leave batch_size out.")
+        return made("gaussian", 0, "given the standard deviations the posterior is Gaussian")
+    if batch_size == N or (batch_size is None and N <= _SMALL):
+        return made("tested", N, "all rows are few enough")
+    if spec.others:
+        if batch_size is not None:
+            raise InputError(
+                "batch_size is for models of one group; with several, steps take all rows."
+            )
+        return made("tested", N, "there are several groups")
+    noise = remainder_noise(post, anchor)
+    keep = theory.critical_keep(ANGLE)
+    kick = theory.kick(ANGLE)
+    by_noise = kick**2 * noise.largest / (_NOISE * (1 - keep**2))
+    by_row = kick * noise.kick / _KICK
+    wanted = math.ceil(max(_FEWEST, by_noise, by_row, noise.on_scales))
+    if batch_size is None and wanted > _SHARE * N:
+        per = N / spec.leaf.levels
+        return made("tested", N, f"with {per:.3g} rows a group, few rows would be too noisy")
+    why = f"{wanted:,} rows leave little noise"
+    more = {"angle": ANGLE, "keep": keep, "thin": _STEPS, "noise": noise}
+    return made("minibatch", batch_size or wanted, why, **more)

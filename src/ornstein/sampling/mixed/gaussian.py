@@ -1,0 +1,81 @@
+"""Draws of a Gaussian mixed model: no rows are needed, and the parameters are independent draws.
+
+The effects integrate out: the hyperparameters' own posterior is known up to a constant from the
+arrow's determinant. They are proposed from a Gaussian fitted to their earlier draws, subject to a
+Metropolis test; the parameters given them are exact draws.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from ornstein._base.types import Array, PyTree
+from ornstein.models.random_effects.specification import Specification
+from ornstein.sampling.mixed.coordinates import Around, Coordinates, whitened_slope
+from ornstein.sampling.mixed.moves import Reference, Tuning
+
+
+class GaussianState(NamedTuple):
+    """Hyperparameters, their log-density, and the coordinates given them."""
+
+    lam: Array
+    log_density: Array
+    coordinates: Coordinates
+
+
+def marginal(spec: Specification, around: Around, lam: Array) -> tuple[Array, Coordinates]:
+    """Log-density of the hyperparameters, the parameters integrated out; and the coordinates."""
+    white_phi, white_b, root = whitened_slope(spec, around, lam)
+    step_phi, step_b = root.apply(white_phi, white_b)
+    here = Coordinates(around.phi - step_phi, around.b - step_b, root, lam)
+    change = lam[-1] - around.lam[-1]
+    # Squares over the variance, less their value at the anchor: exact where N is large.
+    squares = 0.5 * around.squares * jnp.exp(-2 * around.lam[-1]) * jnp.expm1(-2 * change)
+    energy = squares + around.rows * change
+    energy = energy + spec.head_energy(lam, around.phi, around.prior)
+    energy = energy + spec.leaf_energy(lam, around.b).sum()
+    energy = energy - 0.5 * ((white_phi**2).sum() + (white_b**2).sum())
+    volume_phi, volume_b = root.log_volumes
+    return spec.log_hyper(lam) - energy + volume_phi.sum() + volume_b.sum(), here
+
+
+def begin(spec: Specification, around: Around, lam: Array, key: Array) -> GaussianState:
+    """At hyperparameters."""
+    del key
+    return GaussianState(lam, *marginal(spec, around, lam))
+
+
+def advance(
+    spec: Specification,
+    around: Around,
+    rows: PyTree,
+    reference: Reference,
+    tuning: Tuning,
+    state: GaussianState,
+    key: Array,
+) -> tuple[GaussianState, Array]:
+    """One proposal, and whether it was accepted."""
+    del rows
+    move, test = jax.random.split(key)
+    lam = reference.proposed(state.lam, tuning.hyper, move)
+    log_density, there = marginal(spec, around, lam)
+    ratio = log_density - state.log_density
+    ratio = ratio + reference.log_density(state.lam) - reference.log_density(lam)
+    accepted = -jax.random.exponential(test, (), ratio.dtype) < ratio
+    tried = GaussianState(lam, log_density, there)
+    moved = jax.tree.map(lambda new, old: jnp.where(accepted, new, old), tried, state)
+    rate = jnp.where(jnp.isnan(ratio), 0.0, jnp.exp(jnp.minimum(ratio, 0.0)))
+    return moved, jnp.stack([jnp.ones_like(rate), jnp.ones_like(rate), rate])
+
+
+def read(
+    spec: Specification, around: Around, state: GaussianState, key: Array
+) -> tuple[Array, Array, Array]:
+    """A draw: head, leaves and hyperparameters."""
+    del spec, around
+    here = state.coordinates
+    one, two = jax.random.split(key)
+    z_phi = jax.random.normal(one, here.phi.shape, here.phi.dtype)
+    z_b = jax.random.normal(two, here.b.shape, here.b.dtype)
+    return *here.position(z_phi, z_b), state.lam

@@ -1,0 +1,42 @@
+"""What the steps of mixed models share: a Gaussian to propose hyperparameters from, and lengths."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ornstein._base.types import Array, Vector
+
+
+class Tuning(NamedTuple):
+    """Lengths of steps: angles of leaves and head, and the share of a proposal that is new."""
+
+    leaf: Any
+    head: Any
+    hyper: Any
+
+
+class Reference(NamedTuple):
+    """A Gaussian near the hyperparameters' posterior."""
+
+    mean: Any
+    factor: Any  # lower
+    widths: Any  # standard deviations
+
+    @classmethod
+    def of(cls, mean: Vector, cov: Vector, dtype: str) -> "Reference":
+        """With a mean and a covariance."""
+        parts = mean, np.linalg.cholesky(cov), np.sqrt(np.diag(cov))
+        return cls(*(np.asarray(part, dtype) for part in parts))
+
+    def proposed(self, lam: Array, share: Array, key: Array) -> Array:
+        """A move that keeps the Gaussian: all of it new where the share is 1."""
+        new: Array = self.factor @ jax.random.normal(key, lam.shape, lam.dtype)
+        kept = jnp.sqrt(1 - share**2)
+        return self.mean + kept * (lam - self.mean) + share * new
+
+    def log_density(self, lam: Array) -> Array:
+        """Up to a constant."""
+        white = jax.scipy.linalg.solve_triangular(self.factor, lam - self.mean, lower=True)
+        return -0.5 * (white**2).sum()

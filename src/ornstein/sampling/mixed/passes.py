@@ -1,0 +1,130 @@
+"""All rows on the device, a group's together in chunks of one length, the last one padded.
+
+Sums over a group are sums along a chunk, and over the few chunks that it has.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ornstein._base.types import Array, PyTree, Vector
+from ornstein.curvature.arrow_sums import UNIT
+from ornstein.models.random_effects.posterior import MixedPosterior
+from ornstein.models.random_effects.specification import Specification
+
+_OVERHEAD = 4  # rows that a chunk costs beside its own
+
+
+@jax.tree_util.register_dataclass
+@dataclass(frozen=True, eq=False)
+class Chunks:
+    """Rows as (chunks, length), columns first; weights are zero where there is no row."""
+
+    x: Any  # (p, C, w)
+    y: Any
+    weight: Any
+    offset: Any
+    group: Any  # of a chunk; None where every group has one
+    index: tuple[Any, ...]  # of the other groupings, (C, w)
+    design: tuple[Any, ...]  # (q, C, w); None for intercepts
+
+    @classmethod
+    def of(cls, post: MixedPosterior, dtype: str) -> "Chunks":
+        """The rows of a posterior."""
+        rows = post.rows
+        sizes = np.diff([*rows.starts, rows.size])
+        length = _length(sizes)
+        counts = -(-sizes // length)
+        group = np.repeat(np.arange(len(sizes)), counts)
+        within = np.arange(rows.size) - np.repeat(rows.starts, sizes)
+        first = np.concatenate([[0], np.cumsum(counts)[:-1]])
+        place = (np.repeat(first, sizes) * length) + within
+        shape = len(group), length
+
+        def put(values: Vector, fill: float = 0.0) -> Vector:
+            found = np.full(shape[0] * length, fill, np.dtype(dtype))
+            found[place] = values
+            return found.reshape(shape)
+
+        def index(values: Any) -> Any:
+            found = np.zeros(shape[0] * length, np.int32)
+            found[place] = values
+            return found.reshape(shape)
+
+        zero = np.zeros((), dtype)
+        return cls(
+            x=np.stack([put(column) for column in rows.x.T]),
+            y=put(rows.y, float(rows.y[0])),
+            weight=put(np.ones(rows.size) if rows.weight is None else rows.weight),
+            offset=zero if rows.offset is None else put(rows.offset),
+            group=None if len(group) == len(sizes) else group.astype(np.int32),
+            index=tuple(index(own) for own in rows.index[1:]),
+            design=tuple(
+                None if own is None else np.stack([put(column) for column in own.T])
+                for own in rows.design
+            ),
+        )
+
+    def predictor(self, spec: Specification, phi: Array, b: Array) -> Array:
+        """Of every row, (C, w)."""
+        found = jnp.einsum("p,pcw->cw", phi[: spec.fixed], self.x)
+        found = found + self.offset
+        own = b if self.group is None else b[:, self.group]
+        if self.design[0] is None:
+            found = found + own[0][:, None]
+        else:
+            found = found + (own[:, :, None] * self.design[0]).sum(axis=0)
+        for grouping, place, index, design in zip(
+            spec.others, spec.places(), self.index, self.design[1:], strict=True
+        ):
+            effects = phi[place].reshape(grouping.width, -1)[:, index]
+            found = found + (effects[0] if design is None else (effects * design).sum(axis=0))
+        return found
+
+    def gradient(self, spec: Specification, eta: Array) -> tuple[Array, Array]:
+        """Of the sum of losses, by head and leaves."""
+        residual = self.weight * spec.family.residual(eta, self.y, _unit(eta))
+        return self.head_sums(spec, residual), self.leaf_sums(spec, residual)
+
+    def head_sums(self, spec: Specification, residual: Array) -> Array:
+        """Residuals against the head's columns."""
+        pieces = [jnp.einsum("pcw,cw->p", self.x, residual)]
+        for grouping, index, design in zip(spec.others, self.index, self.design[1:], strict=True):
+            columns = residual[None] if design is None else residual[None] * design
+            for column in columns:
+                sums = jax.ops.segment_sum(column.reshape(-1), index.reshape(-1), grouping.levels)
+                pieces.append(sums)
+        return jnp.concatenate(pieces)
+
+    def leaf_sums(self, spec: Specification, residual: Array) -> Array:
+        """Residuals against the leaves' columns, (q, G)."""
+        design = self.design[0]
+        if design is None:
+            return self.by_leaf(spec, residual)[None]
+        return jnp.stack([self.by_leaf(spec, residual * column) for column in design])
+
+    def by_leaf(self, spec: Specification, values: Array) -> Array:
+        """Sums over the rows of every leaf, (G,)."""
+        sums = values.sum(axis=1)
+        if self.group is None:
+            return sums
+        return jax.ops.segment_sum(sums, self.group, spec.leaf.levels, indices_are_sorted=True)
+
+    def losses(self, spec: Specification, eta: Array) -> Array:
+        """Summed by leaf, (G,): differences of these are precise where those of totals are not."""
+        return self.by_leaf(spec, self.weight * spec.family.loss(eta, self.y, _unit(eta)))
+
+
+def _unit(like: Array) -> PyTree:
+    return jax.tree.map(lambda leaf: jnp.asarray(leaf, like.dtype), UNIT)
+
+
+def _length(sizes: Any) -> int:
+    """Rows of a chunk: what leaves the least to do, padding included."""
+    largest = int(sizes.max())
+    tried = [largest, *(2**k for k in range(2, 11) if 2**k < largest)]
+    work = {length: (-(-sizes // length)).sum() * (length + _OVERHEAD) for length in tried}
+    return min(work, key=lambda length: work[length])

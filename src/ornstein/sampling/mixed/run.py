@@ -1,0 +1,283 @@
+"""A run of a mixed model: chains in threads, a warm-up that tunes lengths and proposals, draws."""
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import partial
+from threading import Lock
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ornstein._base.precision import precision_of
+from ornstein._base.types import Array, PyTree, Vector
+from ornstein.curvature.arrow_anchor import MixedAnchor, at_hyper
+from ornstein.models.random_effects.posterior import MixedPosterior
+from ornstein.models.random_effects.specification import Specification
+from ornstein.planning.mixed import MixedPlan
+from ornstein.sampling.mixed import gaussian, minibatch, tested
+from ornstein.sampling.mixed.coordinates import Around
+from ornstein.sampling.mixed.minibatch import Sampled
+from ornstein.sampling.mixed.moves import Reference, Tuning
+from ornstein.sampling.mixed.passes import Chunks
+
+KINDS: dict[str, ModuleType] = {"gaussian": gaussian, "tested": tested, "minibatch": minibatch}
+"""Steps by name; each has ``begin``, ``advance`` and ``read``."""
+
+_LEAST_RATE = 0.75  # of acceptance; angles are narrowed below
+_LEAST_HYPER = 0.3
+_STARTS = 2**31  # of the numbers that make keys of a chain's, that of its start
+CHUNK = 25  # draws of a dispatch: one number, so that code is compiled once
+_ROUNDS = 6  # dispatches of each of the two phases of a warm-up,
+_FEWER_ROUNDS = 3  # where passes over the rows take long
+_WIDEST = 1.4  # angle to begin with
+_WIDER = 1.3  # of the variances that proposals have
+_DOUBLE = 200_000  # rows up to which passes are made in double precision
+
+
+_COMPILING = Lock()  # that two threads do not compile the same code
+
+
+class Moving(NamedTuple):
+    """What all chains have in common."""
+
+    around: Around
+    rows: PyTree
+    reference: Reference
+    tuning: Tuning
+
+
+@partial(jax.jit, static_argnums=(0, 1, 2))
+def _advanced(
+    kind: str, spec: Specification, draws: int, moving: Moving, states: PyTree, keys: Array
+) -> tuple[PyTree, tuple[Array, Array, Array], Array]:
+    """Chains side by side, so many draws each."""
+    steps = KINDS[kind]
+
+    def chain(state: PyTree, bits: Array) -> tuple[PyTree, Any]:
+        key = jax.random.wrap_key_data(bits)
+
+        def draw(state: PyTree, number: Array) -> tuple[PyTree, Any]:
+            move, reading = jax.random.split(jax.random.fold_in(key, number))
+            state, rates = steps.advance(
+                spec, moving.around, moving.rows, moving.reference, moving.tuning, state, move
+            )
+            return state, (steps.read(spec, moving.around, state, reading), rates)
+
+        state, (found, rates) = jax.lax.scan(draw, state, jnp.arange(draws))
+        return state, (found, rates.mean(axis=0))
+
+    states, (found, rates) = jax.vmap(chain)(states, keys)
+    return states, found, rates
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _begun(kind: str, spec: Specification, moving: Moving, lams: Array, keys: Array) -> PyTree:
+    def one(lam: Array, bits: Array) -> PyTree:
+        key = jax.random.wrap_key_data(bits)
+        state = KINDS[kind].begin(spec, moving.around, lam, key)
+        return tested.with_losses(spec, moving.rows, state) if kind == "tested" else state
+
+    return jax.vmap(one)(lams, keys)
+
+
+def _keys(key: Array, chains: list[int], number: int) -> Array:
+    """One for every chain, as plain numbers."""
+
+    def own(chain: Array) -> Array:
+        made = jax.random.fold_in(jax.random.fold_in(key, chain), number)
+        return jax.random.key_data(made)
+
+    return jax.vmap(own)(jnp.asarray(chains, jnp.uint32))
+
+
+@dataclass
+class Team:
+    """Chains that one thread moves."""
+
+    states: PyTree
+    chains: list[int]
+    made: int = 0
+
+
+class Drawn(NamedTuple):
+    """Draws of head (chains, draws, m), leaves (..., q, G) and hyperparameters (..., n)."""
+
+    phi: Vector
+    b: Vector
+    lam: Vector
+    rates: Vector  # of acceptance, (3,)
+
+
+@dataclass
+class Chains:
+    """All chains of a run."""
+
+    kind: str
+    spec: Specification
+    moving: Moving
+    dtype: str
+    key: Array
+    teams: list[Team]
+    ready: bool = False
+
+    @classmethod
+    def begun(
+        cls,
+        kind: str,
+        spec: Specification,
+        moving: Moving,
+        dtype: str,
+        lams: Vector,
+        key: Array,
+    ) -> "Chains":
+        """One chain for every line of hyperparameters."""
+        count = min(len(lams), os.cpu_count() or 1)
+        parts = np.array_split(np.arange(len(lams)), count)
+        with precision_of(dtype):
+            moving = jax.tree.map(jnp.asarray, moving)
+            teams = []
+            for part in parts:
+                own = [int(chain) for chain in part]
+                keys = _keys(key, own, _STARTS)
+                states = _begun(kind, spec, moving, jnp.asarray(lams[part], dtype), keys)
+                teams.append(Team(states, own))
+        return cls(kind, spec, moving, dtype, key, teams)
+
+    def retuned(self, tuning: Tuning, reference: Reference) -> None:
+        """Go on with other lengths and proposals."""
+        with precision_of(self.dtype):
+            cast = jax.tree.map(lambda leaf: jnp.asarray(leaf, self.dtype), (tuning, reference))
+        self.moving = self.moving._replace(tuning=cast[0], reference=cast[1])
+
+    def advance(self, draws: int, report: Callable[[int], None] | None = None) -> Drawn:
+        """So many draws of every chain; their number is made up to whole dispatches."""
+        dispatches = -(-draws // CHUNK)
+
+        def move(team: Team) -> tuple[list[Any], Vector]:
+            pieces, rates = [], []
+            with precision_of(self.dtype):
+                for _ in range(dispatches):
+                    keys = _keys(self.key, team.chains, team.made)
+                    with _COMPILING if not self.ready else nullcontext():
+                        team.states, found, rate = _advanced(
+                            self.kind, self.spec, CHUNK, self.moving, team.states, keys
+                        )
+                        self.ready = True
+                    pieces.append(tuple(np.asarray(part) for part in found))
+                    rates.append(np.asarray(rate).mean(axis=0))
+                    team.made += CHUNK
+                    if report is not None and team is self.teams[0]:
+                        report(CHUNK)
+            return pieces, np.mean(rates, axis=0)
+
+        with ThreadPoolExecutor(len(self.teams)) as pool:
+            done = list(pool.map(move, self.teams))
+        phi, b, lam = (
+            np.concatenate(
+                [np.concatenate([piece[n] for piece in pieces], axis=1) for pieces, _ in done]
+            )[:, :draws]
+            for n in range(3)
+        )
+        return Drawn(phi, b, lam, np.mean([rates for _, rates in done], axis=0))
+
+
+def narrowed(tuning: Tuning, rates: Vector) -> Tuning:
+    """Shorter steps where too few are accepted; longer proposals where nearly all are."""
+    leaf, head, hyper = (float(np.asarray(part)) for part in tuning)
+    factors = [float(np.clip(rate / _LEAST_RATE, 0.4, 1.0)) for rate in rates[:2]]
+    share = hyper * float(np.clip(rates[2] / _LEAST_HYPER, 0.4, 2.0))
+    return Tuning(leaf * factors[0], head * factors[1], min(share, 1.0))
+
+
+def steps_for(post: MixedPosterior, draws: int) -> int:
+    """Draws of a chain, those of the warm-up included."""
+    rounds = _rounds(post)
+    return 2 * rounds * CHUNK + draws
+
+
+def run_mixed(
+    post: MixedPosterior,
+    plan: MixedPlan,
+    key: Array,
+    chains: int,
+    draws: int,
+    report: Callable[[int, int], None],
+) -> tuple[Drawn, MixedAnchor]:
+    """Warm up, move the anchor to the hyperparameters drawn, and draw."""
+    dtype = _dtype(post, plan)
+    total, done = steps_for(post, draws), 0
+
+    def reported(made: int) -> None:
+        nonlocal done
+        done += made
+        report(min(done, total), total)
+
+    anchor, count = plan.anchor, post.specification.count
+    around = Around.of(post, anchor, dtype)
+    rows = _rows(post, plan, anchor, dtype)
+    widths = np.maximum(first_widths(post), 1e-3)
+    reference = Reference.of(anchor.lam, np.diag(widths**2), dtype)
+    angle = plan.angle if plan.steps == "minibatch" else _WIDEST
+    tuning = Tuning(*(np.asarray(value, dtype) for value in (angle, angle, 1.0)))
+    rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel().tolist())
+    lams: Vector = anchor.lam + widths * rng.normal(size=(chains, count))
+    for phase in range(2):
+        moving = Moving(around, rows, reference, tuning)
+        spread = Chains.begun(
+            plan.steps, post.specification, moving, dtype, lams, jax.random.fold_in(key, phase)
+        )
+        kept: list[Vector] = []
+        for _ in range(_rounds(post)):
+            found = spread.advance(CHUNK, reported)
+            kept = [*kept[len(kept) // 2 :], found.lam.reshape(-1, count)]
+            reference = _fitted(np.concatenate(kept), widths, dtype)
+            if plan.steps != "minibatch":
+                tuning = narrowed(tuning, found.rates)
+            spread.retuned(tuning, reference)
+        if phase == 0 and plan.steps != "gaussian":
+            anchor = at_hyper(post, anchor, np.concatenate(kept).mean(axis=0))
+            around = Around.of(post, anchor, dtype)
+            rows = _rows(post, plan, anchor, dtype)
+            lams = found.lam[:, -1]
+        elif phase == 0:
+            lams = found.lam[:, -1]
+    return spread.advance(draws, reported), anchor
+
+
+def _rounds(post: MixedPosterior) -> int:
+    return _ROUNDS if post.num_data <= _DOUBLE else _FEWER_ROUNDS
+
+
+def first_widths(post: MixedPosterior) -> Vector:
+    """About the hyperparameters' posterior standard deviations, on the real line."""
+    spec = post.specification
+    found = [np.full(g.count, 1 / np.sqrt(2 * g.levels)) for g in spec.groupings]
+    noise = [] if spec.noise_prior is None else [np.full(1, 1 / np.sqrt(2 * post.num_data))]
+    return np.concatenate([*found, *noise])
+
+
+def _fitted(lam: Vector, widths: Vector, dtype: str) -> Reference:
+    """A Gaussian somewhat wider than the draws."""
+    cov = _WIDER * np.cov(lam.T).reshape(lam.shape[1], -1) + np.diag((0.1 * widths) ** 2)
+    return Reference.of(lam.mean(axis=0), cov, dtype)
+
+
+def _rows(post: MixedPosterior, plan: MixedPlan, anchor: MixedAnchor, dtype: str) -> PyTree:
+    if plan.steps == "gaussian":
+        return None
+    if plan.steps == "tested":
+        return Chunks.of(post, dtype)
+    return Sampled.of(post, anchor, plan.batch_size, plan.thin, plan.keep, plan.injected)
+
+
+def _dtype(post: MixedPosterior, plan: MixedPlan) -> str:
+    """Double precision where it is cheap."""
+    if plan.steps == "gaussian" or (plan.steps == "tested" and post.num_data <= _DOUBLE):
+        return "float64"
+    return "float32"
