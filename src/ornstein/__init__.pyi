@@ -28,7 +28,9 @@ from .models.adapters import from_numpyro
 from .models.hyper_priors import Exponential, HalfNormal, HalfStudentT, LogUniform
 from .models.posterior import Posterior
 from .models.priors import Normal
+from .models.random_effects.posterior import MixedPosterior
 from .planning.methods import METHODS, VARIANTS, Method
+from .planning.mixed import MixedPlan
 from .planning.plans import Plan, PredictedError
 from .planning.tuning import tune
 from .results import plots, predictive, report
@@ -37,6 +39,7 @@ from .results.calibration import Calibration
 from .results.comparison import Comparison, Entry
 from .results.diagnosis import Check, Diagnosis
 from .results.measure import MeasuredKL
+from .results.mixed import MixedResult
 from .results.result import Result
 from .sampling import distributed
 from .sampling.custom_loops import PlanKernel, Rows, as_optax, kernel
@@ -55,7 +58,7 @@ __all__ += ["Exponential", "HalfNormal", "HalfStudentT", "LogUniform", "Predicte
 __all__ += ["Normal"]
 __all__ += ["Accuracy", "Calibration", "Check", "Comparison", "CrossValidation", "Diagnosis"]
 __all__ += ["Entry", "Evidence", "Learned", "Learning", "MeasuredKL", "Posterior", "Result", "Rows"]
-__all__ += ["RowsOnDisk", "__version__"]
+__all__ += ["MixedPlan", "MixedPosterior", "MixedResult", "RowsOnDisk", "__version__"]
 # What they raise and warn of.
 __all__ += ["CheckpointError", "InputError", "MissingExtraError", "OptimumError"]
 __all__ += ["OrnsteinError", "UnstablePlanError"]

@@ -241,9 +241,9 @@ def test_a_plan_fits_its_posterior_only(post: Any, message: str, made: orn.Plan)
 
 def test_objects_of_the_wrong_kind(made: orn.Plan) -> None:
     with pytest.raises(orn.InputError, match=r"plan must be made by ornstein\.plan, found str"):
-        orn.sample(POST, "exact")  # type: ignore[arg-type]
+        orn.sample(POST, "exact")  # type: ignore[call-overload]
     with pytest.raises(orn.InputError, match=r"post must be.*found ndarray.*ornstein\.models"):
-        orn.plan(X)  # type: ignore[arg-type]
+        orn.plan(X)  # type: ignore[call-overload]
     result = orn.sample(POST, made, draws=3, chains=2)
     with pytest.raises(orn.InputError, match="at least 4 draws"):
         result.summary()

@@ -116,7 +116,7 @@ def test_every_method_and_structure_has_a_name() -> None:
     with pytest.raises(orn.InputError, match="Did you mean 'sgd-diagonal'"):
         orn.plan(post, "sgd-diagonals")
     with pytest.raises(orn.InputError, match=r"method=\[\] is not known"):
-        orn.plan(post, [])  # type: ignore[arg-type]
+        orn.plan(post, [])  # type: ignore[call-overload]
 
 
 def test_a_run_that_would_never_end_starts_in_stationarity() -> None:

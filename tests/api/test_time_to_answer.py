@@ -59,7 +59,7 @@ def test_auto_refuses_targets_that_are_none() -> None:
 
 def test_draws_are_a_number_or_auto() -> None:
     with pytest.raises(orn.InputError, match="draws"):
-        orn.sample(regression(), draws="many")  # type: ignore[arg-type]
+        orn.sample(regression(), draws="many")  # type: ignore[call-overload]
 
 
 @contextmanager
@@ -83,10 +83,10 @@ def test_a_second_call_of_the_same_shape_compiles_nothing(name: str) -> None:
     """Planning, sampling and the summary, on other rows under another key."""
     options = {"batch_size": 40, "draws": 50, "thin": 4}
     with compilations() as first:
-        orn.sample(zoo(rows=251)[name], key=1, **options).summary()  # type: ignore[arg-type]
+        orn.sample(zoo(rows=251)[name], key=1, **options).summary()  # type: ignore[call-overload]
     assert first
     other = zoo(rows=251)[name]
     other.data["x"] = other.data["x"] * 1.1
     with compilations() as second:
-        orn.sample(other, key=2, **options).summary()  # type: ignore[arg-type]
+        orn.sample(other, key=2, **options).summary()  # type: ignore[call-overload]
     assert second == []

@@ -237,7 +237,7 @@ def test_control_variates_are_refused_where_they_make_no_sense() -> None:
     with pytest.raises(orn.InputError, match=r"control_variates='yes'.*first, second"):
         orn.plan(post, control_variates="yes")
     with pytest.raises(orn.InputError, match="control_variates must be True or False"):
-        orn.plan(post, "exact", control_variates=3)  # type: ignore[arg-type]
+        orn.plan(post, "exact", control_variates=3)  # type: ignore[call-overload]
     with pytest.raises(orn.InputError, match="some rows only"):
         orn.plan(post, control_variates="second", geometry_rows=100)
     with pytest.raises(orn.InputError, match="epoch"):

@@ -4,19 +4,22 @@ Plans are made from the posterior's peak. Where it is not Gaussian, nor so near 
 remainders say so (X10), a pilot runs the plan and measures its draws by Stein's identities (X12).
 """
 
-from typing import Any
+from typing import Any, overload
 
 from ornstein._base import checks
 from ornstein._base.types import Key, PyTree
 from ornstein.api.pilots import piloted
 from ornstein.models.posterior import Posterior
+from ornstein.models.random_effects.posterior import MixedPosterior
 from ornstein.planning import planner
+from ornstein.planning.mixed import MixedPlan, plan_mixed
 from ornstein.planning.plans import Plan
 
 TOLERANCE = 0.05
 """What means may err by, in posterior standard deviations, and standard deviations relatively."""
 
 
+@overload
 def plan(
     post: Posterior,
     method: str = "auto",
@@ -29,13 +32,33 @@ def plan(
     key: Key = 0,
     tolerance: float | None = TOLERANCE,
     **options: Any,
-) -> Plan:
+) -> Plan: ...
+
+
+@overload
+def plan(post: MixedPosterior, *, batch_size: int | None = None) -> MixedPlan: ...
+
+
+def plan(
+    post: Posterior | MixedPosterior,
+    method: str = "auto",
+    structure: str | None = None,
+    batch_size: int | None = None,
+    at: PyTree | None = None,
+    batches: str = "auto",
+    control_variates: bool | str | None = None,
+    geometry_rows: int | None = None,
+    key: Key = 0,
+    tolerance: float | None = TOLERANCE,
+    **options: Any,
+) -> Plan | MixedPlan:
     """Find the optimum, estimate the loss around it, and tune a method to sample the posterior.
 
     Parameters
     ----------
     post
-        The posterior.
+        The posterior. That of a mixed model takes ``batch_size`` only, and gives a
+        :class:`ornstein.MixedPlan`.
     method
         One of ``ornstein.METHODS``, or one with its structure: see ``ornstein.VARIANTS``.
         ``auto`` is ``rotation`` where the curvature is held as a matrix and gradients are anchored,
@@ -90,6 +113,12 @@ def plan(
     >>> plan.predicted_error.known
     'the posterior is Gaussian'
     """
+    if isinstance(post, MixedPosterior):
+        asked = {"method": (method, "auto"), "structure": (structure, None), "at": (at, None)}
+        asked |= {"batches": (batches, "auto"), "geometry_rows": (geometry_rows, None)}
+        asked |= {"control_variates": (control_variates, None)}
+        unknown = {name: value for name, (value, usual) in asked.items() if value != usual}
+        return plan_mixed(post, batch_size, **unknown, **options)
     tolerance = checked_tolerance(tolerance)
     given: dict[str, Any] = {"method": method, "structure": structure, "at": at}
     given |= {"batch_size": batch_size, "batches": batches, "control_variates": control_variates}

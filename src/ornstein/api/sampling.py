@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from inspect import signature
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 import jax
 import numpy as np
@@ -16,6 +16,7 @@ from ornstein._base.errors import InputError
 from ornstein._base.progress import bar
 from ornstein._base.types import Key, Vector
 from ornstein.api.drawing import anchored
+from ornstein.api.mixed import sample_mixed
 from ornstein.api.pilots import piloted
 from ornstein.api.planning import TOLERANCE, checked_tolerance
 from ornstein.api.planning import plan as make_plan
@@ -25,10 +26,13 @@ from ornstein.hyper import Draw, LearningOptions, ascend
 from ornstein.models.hyper_priors import HyperPrior
 from ornstein.models.hyper_targets import HyperTarget, hyper_target
 from ornstein.models.posterior import Posterior
+from ornstein.models.random_effects.posterior import MixedPosterior
 from ornstein.planning import planner
 from ornstein.planning.methods import AUTO
+from ornstein.planning.mixed import MixedPlan
 from ornstein.planning.planner import fitting
 from ornstein.planning.plans import Plan
+from ornstein.results.mixed import MixedResult
 from ornstein.results.result import Result
 from ornstein.sampling.engines import ENGINES
 from ornstein.sampling.restarts import MOST
@@ -41,6 +45,7 @@ _SETTLING = 2  # draws before a round that starts where it is expected to end
 _FRESH = 2**31  # keys beyond those of chains: learning, then restarts
 
 
+@overload
 def sample(
     post: Posterior,
     plan: Plan | None = None,
@@ -63,13 +68,52 @@ def sample(
     on_divergence: Literal["stop", "restart"] = "stop",
     mesh: Mesh | None = None,
     **plan_options: Any,
-) -> Result:
+) -> Result: ...
+
+
+@overload
+def sample(
+    post: MixedPosterior,
+    plan: MixedPlan | None = None,
+    key: Key = 0,
+    chains: int = 4,
+    draws: int | None = None,
+    *,
+    progress: bool | None = None,
+    batch_size: int | None = None,
+) -> MixedResult: ...
+
+
+def sample(
+    post: Posterior | MixedPosterior,
+    plan: Plan | MixedPlan | None = None,
+    key: Key = 0,
+    chains: int = 4,
+    draws: int | Literal["auto"] | None = None,
+    thin: int | None = None,
+    warmup: int | None = None,
+    dispersion: float | None = None,
+    dtype: str | None = None,
+    progress: bool | None = None,
+    chunk: int | None = None,
+    target_ess: float | None = None,
+    target_kl_error: float | None = None,
+    learn_hyper: bool | Mapping[str, Any] = False,
+    hyper: Literal["fixed", "learn", "draw"] | None = None,
+    hyper_prior: HyperPrior = None,
+    checkpoint: str | Path | None = None,
+    checkpoint_every: float | None = None,
+    on_divergence: Literal["stop", "restart"] = "stop",
+    mesh: Mesh | None = None,
+    **plan_options: Any,
+) -> Result | MixedResult:
     """Draw from a posterior.
 
     Parameters
     ----------
     post
-        The posterior.
+        The posterior. That of a mixed model takes ``plan``, ``key``, ``chains``, ``draws``,
+        ``progress`` and ``batch_size``, and gives a :class:`ornstein.MixedResult`.
     plan
         From :func:`ornstein.plan`; made with ``plan_options`` if not given.
     key
@@ -155,6 +199,19 @@ def sample(
     >>> result.draws["coef"].shape
     (4, 50, 1)
     """
+    if isinstance(post, MixedPosterior):
+        others: dict[str, Any] = {
+            "thin": thin,
+            "warmup": warmup,
+            "dispersion": dispersion,
+            "dtype": dtype,
+        }
+        others |= {"chunk": chunk, "target_ess": target_ess, "hyper": hyper, "mesh": mesh}
+        others |= {"target_kl_error": target_kl_error, "learn_hyper": learn_hyper or None}
+        others |= {"hyper_prior": hyper_prior, "checkpoint": checkpoint}
+        return sample_mixed(post, plan, key, chains, draws, progress, others, plan_options)
+    if isinstance(plan, MixedPlan):
+        raise InputError("the plan was made for a mixed model. Plan again for this posterior.")
     post = with_shapes(post, plan, plan_options)
     if hyper is None and learn_hyper is False and plan is None and post.hyper_prior is not None:
         hyper = "draw"
