@@ -11,7 +11,7 @@ from ornstein import theory
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "theory.md").read_text()
 IDS = [f"T{n}" for n in range(1, 4)] + [f"R{n}" for n in range(1, 9)]
-IDS += [f"X{n}" for n in range(1, 14)]
+IDS += [f"X{n}" for n in range(1, 15)]
 ROWS = [
     tuple(cell.strip() for cell in line.strip("|").split("|"))
     for line in PAGE.splitlines()

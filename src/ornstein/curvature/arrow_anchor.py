@@ -69,18 +69,19 @@ def find_anchor(post: MixedPosterior, near: MixedAnchor | None = None) -> MixedA
     """From nothing, or from another anchor's parameters and with its hyperparameters kept."""
     spec = post.specification
     if near is not None:
-        return _optimum(post, near.phi, near.b, near.lam, near.passes, _NEAR)
+        return _optimum(post, near, near.lam, _NEAR)
     lam = start(post)
     phi = np.zeros(spec.head)
     phi[: spec.fixed] = post.prior_mean
-    found = _optimum(post, phi, np.zeros((spec.leaf.width, spec.leaf.levels)), lam, 0, _ROUGH)
+    b = np.zeros((spec.leaf.width, spec.leaf.levels))
+    found = _optimum(post, _around(post, phi, b, lam, 0, None), lam, _ROUGH)
     for _ in range(_ROUNDS):
         ascended = _ascended(post, found)
         change = np.abs(ascended - found.lam).max()
-        found = _optimum(post, found.phi, found.b, ascended, found.passes, _ROUGH)
+        found = _optimum(post, found, ascended, _ROUGH)
         if change < _SETTLED:
             break
-    return _optimum(post, found.phi, found.b, found.lam, found.passes, _NEAR)
+    return _optimum(post, found, found.lam, _NEAR)
 
 
 def at_hyper(post: MixedPosterior, anchor: MixedAnchor, lam: Vector) -> MixedAnchor:
@@ -103,25 +104,41 @@ def start(post: MixedPosterior) -> Vector:
     return np.concatenate([*pieces, *noise])
 
 
-def _optimum(
-    post: MixedPosterior, phi: Vector, b: Vector, lam: Vector, passes: int, near: float
+def _around(
+    post: MixedPosterior,
+    phi: Vector,
+    b: Vector,
+    lam: Vector,
+    passes: int,
+    known: Arrow | None,
+    at: RowsAt | None = None,
 ) -> MixedAnchor:
+    """What the rows say around parameters, in one pass; a known Hessian is kept if it is constant.
+
+    That is so for a Gaussian family.
+    """
+    at = arrow_sums.rows_at(post, phi, b) if at is None else at
+    constant = post.specification.family.quadratic and known is not None
+    data = known if constant else arrow_sums.hessian(post, at.curvature)
+    assert data is not None
+    return MixedAnchor(phi, b, lam, at, *arrow_sums.gradient(post, at.residual), data, passes + 1)
+
+
+def _optimum(post: MixedPosterior, near: MixedAnchor, lam: Vector, close: float) -> MixedAnchor:
     """Newton's method at some hyperparameters, the step halved where the loss would rise."""
-    at = arrow_sums.rows_at(post, phi, b)
+    here = replace(near, lam=lam)
     while True:
-        passes += 1
-        data = arrow_sums.hessian(post, at.curvature)
-        slope_phi, slope_b = arrow_sums.gradient(post, at.residual)
+        phi, b = here.phi, here.b
         power, g_phi, g_b, energy = _terms(post, phi, b, lam)
-        root = _whole(post, data, lam).root()
-        white = root.transposed(power * slope_phi + g_phi, power * slope_b + g_b)
+        root = here.precision(post).root()
+        white = root.transposed(power * here.slope_phi + g_phi, power * here.slope_b + g_b)
         decrement = float(np.sqrt(sum((part**2).sum() for part in white)))
         if not np.isfinite(decrement):
             raise OptimumError("the search for the optimum left the numbers; standardise X.")
-        if decrement < near or passes >= _PASSES:
-            return MixedAnchor(phi, b, lam, at, slope_phi, slope_b, data, passes)
+        if decrement < close or here.passes >= _PASSES:
+            return here
         step_phi, step_b = root.apply(*white)
-        before, length = power * at.loss + energy, 1.0
+        before, length = power * here.at.loss + energy, 1.0
         for _ in range(_HALVINGS):
             tried = phi - length * step_phi, b - length * step_b
             there = arrow_sums.rows_at(post, *tried)
@@ -129,7 +146,7 @@ def _optimum(
             if after <= before + 1e-9 * abs(before):
                 break
             length *= 0.5
-        phi, b, at = *tried, there
+        here = _around(post, *tried, lam, here.passes, here.data, there)
 
 
 def _terms(

@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 import numpy.typing as npt
+import scipy.linalg
 
 from ornstein._base.types import Vector
 from ornstein.linalg import small
@@ -193,7 +194,8 @@ class Arrow(Operator):
         if xp is np:
             if not np.isfinite(schur).all():
                 raise np.linalg.LinAlgError("a block is not positive definite")
-            outer = np.linalg.solve(np.linalg.cholesky(schur), eye).T
+            lower = np.linalg.cholesky(np.asarray(schur))
+            outer = scipy.linalg.solve_triangular(lower, eye, lower=True).T
         else:
             lower = jax.scipy.linalg.cholesky(schur, lower=True)
             outer = jax.scipy.linalg.solve_triangular(lower, eye, lower=True).T

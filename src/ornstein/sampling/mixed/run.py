@@ -37,6 +37,7 @@ _ROUNDS = 6  # dispatches of each of the two phases of a warm-up,
 _FEWER_ROUNDS = 3  # where passes over the rows take long
 _WIDEST = 1.4  # angle to begin with
 _WIDER = 1.3  # of the variances that proposals have
+_LARGE_HEAD = 400  # parameters held densely, above which factorisations take most of the time
 _DOUBLE = 200_000  # rows up to which passes are made in double precision
 
 
@@ -197,8 +198,7 @@ def narrowed(tuning: Tuning, rates: Vector) -> Tuning:
 
 def steps_for(post: MixedPosterior, draws: int) -> int:
     """Draws of a chain, those of the warm-up included."""
-    rounds = _rounds(post)
-    return 2 * rounds * CHUNK + draws
+    return _phases(post) * _rounds(post) * CHUNK + draws
 
 
 def run_mixed(
@@ -227,7 +227,13 @@ def run_mixed(
     tuning = Tuning(*(np.asarray(value, dtype) for value in (angle, angle, 1.0)))
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel().tolist())
     lams: Vector = anchor.lam + widths * rng.normal(size=(chains, count))
-    for phase in range(2):
+    if plan.steps == "gaussian" and _is_large(post):
+        with precision_of(dtype):
+            device = jax.tree.map(jnp.asarray, around)
+            mode, cov = gaussian.laplace(post.specification, device, widths)
+        reference = Reference.of(mode, _WIDER * cov, dtype)
+        lams = mode + rng.normal(size=(chains, count)) @ np.linalg.cholesky(cov).T
+    for phase in range(_phases(post)):
         moving = Moving(around, rows, reference, tuning)
         spread = Chains.begun(
             plan.steps, post.specification, moving, dtype, lams, jax.random.fold_in(key, phase)
@@ -236,7 +242,8 @@ def run_mixed(
         for _ in range(_rounds(post)):
             found = spread.advance(CHUNK, reported)
             kept = [*kept[len(kept) // 2 :], found.lam.reshape(-1, count)]
-            reference = _fitted(np.concatenate(kept), widths, dtype)
+            if not _is_large(post):
+                reference = _fitted(np.concatenate(kept), widths, dtype)
             if plan.steps != "minibatch":
                 tuning = narrowed(tuning, found.rates)
             spread.retuned(tuning, reference)
@@ -251,7 +258,19 @@ def run_mixed(
 
 
 def _rounds(post: MixedPosterior) -> int:
+    if _is_large(post):
+        return 1
     return _ROUNDS if post.num_data <= _DOUBLE else _FEWER_ROUNDS
+
+
+def _phases(post: MixedPosterior) -> int:
+    return 1 if _is_large(post) else 2
+
+
+def _is_large(post: MixedPosterior) -> bool:
+    """Whether factorisations take so long that a warm-up should make few."""
+    spec = post.specification
+    return spec.noise_prior is not None and spec.head > _LARGE_HEAD
 
 
 def first_widths(post: MixedPosterior) -> Vector:
@@ -278,6 +297,8 @@ def _rows(post: MixedPosterior, plan: MixedPlan, anchor: MixedAnchor, dtype: str
 
 def _dtype(post: MixedPosterior, plan: MixedPlan) -> str:
     """Double precision where it is cheap."""
+    if _is_large(post):
+        return "float32"
     if plan.steps == "gaussian" or (plan.steps == "tested" and post.num_data <= _DOUBLE):
         return "float64"
     return "float32"
