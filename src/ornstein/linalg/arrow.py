@@ -194,8 +194,8 @@ class Arrow(Operator):
         if xp is np:
             if not np.isfinite(schur).all():
                 raise np.linalg.LinAlgError("a block is not positive definite")
-            lower = np.linalg.cholesky(np.asarray(schur))
-            outer = scipy.linalg.solve_triangular(lower, eye, lower=True).T
+            own = np.linalg.cholesky(np.asarray(schur))
+            outer = scipy.linalg.solve_triangular(own, eye, lower=True).T
         else:
             lower = jax.scipy.linalg.cholesky(schur, lower=True)
             outer = jax.scipy.linalg.solve_triangular(lower, eye, lower=True).T

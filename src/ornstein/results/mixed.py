@@ -230,12 +230,15 @@ class MixedResult:
         """
         family = self.posterior.specification.family
         eta = self.predictors(X, groups, seed, offset)
-        noise: Vector | float = 0.0
+        numbers: dict[str, Vector] = {}
         if self.posterior.specification.noise_prior is not None:
-            noise = np.exp(self.lam[..., -1]).reshape(-1).astype(float)
-        means = family.probabilities(eta)[:, 1] if family.most_classes else family.expectation(eta)
+            numbers["noise_scale"] = np.exp(self.lam[..., -1]).reshape(-1).astype(float)
+        if family.most_classes:
+            means = family.probabilities(eta, numbers)[:, 1]
+        else:
+            means = family.expectation(eta, numbers)
         rng = np.random.default_rng([seed, 1])
-        low, high = family.interval(eta, noise, arviz.mass(interval), rng)
+        low, high = family.interval(eta, numbers, arviz.mass(interval), rng)
         return Prediction(means.mean(axis=0), means.std(axis=0), low, high)
 
     def _new_table(self, X: Any, groups: Mapping[str, Any]) -> Vector:

@@ -135,7 +135,8 @@ def mixed(
         By name, the level of every row (effects are then intercepts), or
         :class:`ornstein.models.Effects` for slopes too.
     family
-        ``gaussian``, ``bernoulli`` or ``poisson``, or the name of any model of one output.
+        ``gaussian``, ``bernoulli`` or ``poisson``, or another family of one predictor without
+        parameters of its own.
     intercept
         Whether to add an intercept.
     feature_names
@@ -169,10 +170,12 @@ def mixed(
     if isinstance(target, RowsOnDisk) or isinstance(table, RowsOnDisk):
         raise InputError("a mixed model needs its rows in memory: read them with rows[:].")
     made, target = kind.of_target(target)
-    if made.outputs > 1:
+    if made.outputs > 1 or made.auxiliary or target.ndim > 1:
+        what = "several predictors" if made.outputs > 1 else "parameters or targets of its own"
         raise InputError(
-            f"a mixed model has one predictor, and family={family!r} has several. Use "
-            "'bernoulli', 'poisson' or 'gaussian'."
+            f"family={family!r} has {what}, which mixed models do not take yet. Use 'bernoulli', "
+            "'poisson' or 'gaussian'; counts of successes and failures are rows of 1 and 0 with "
+            "sample_weight."
         )
     target = np.asarray(target, float)
     unit = float(np.std(target)) if made.scaled else 1.0
