@@ -365,6 +365,8 @@ def test_mistakes_end_with_a_sentence(options: list[str], match: str, tmp_path: 
 )
 def test_families_fit_tables_without_a_formula(target: str, family: str, tmp_path: Path) -> None:
     some = frame()[["x", "g", target]]
+    notes = " ".join(tables.learn(some, target, family).notes)
+    assert ("'low' < 'mid' < 'high'" in notes) == (family == "ordinal")
     model = tables.fit_table(
         tables.learn(some, target, family), prior_precision=0.16, draws=50, method="laplace"
     )

@@ -79,6 +79,7 @@ def learn(
     used, more = _learn_columns(table.drop_columns([target]))
     encoding = Encoding(model, missing, used, to_predict)
     X, y = encoding.encode(table), encoding.encode_target(table)
+    notes += FAMILIES[model].note_on(to_predict.classes or ())
     return EncodedTable(encoding, X, y, (*guess, *notes, *more, *_references(used)))
 
 

@@ -270,6 +270,11 @@ class Family(ABC):
             )
 
     @classmethod
+    def note_on(cls, classes: Sequence[str]) -> list[str]:
+        """What a user should know of how the target's classes are taken, a sentence each."""
+        return []
+
+    @classmethod
     def parameter_labels(cls, features: Sequence[str], classes: Sequence[str]) -> list[str]:
         """Names of all coefficients, then intercepts, for a table's summary."""
         return [*features, "intercept"]

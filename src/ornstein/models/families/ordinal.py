@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.special
 
+from ornstein._base.checks import shown
 from ornstein._base.types import Array, PyTree, Vector
 from ornstein.data import inputs
 from ornstein.data.on_disk import AnyRows
@@ -83,6 +84,14 @@ class Ordinal(Family):
     def of_target(cls, y: AnyRows, classes: int | None = None) -> tuple[Self, AnyRows]:
         target, found = inputs.labels(y, classes)
         return cls(classes=found), target
+
+    @classmethod
+    def note_on(cls, classes: Sequence[str]) -> list[str]:
+        order = " < ".join(map(shown, classes))
+        return [
+            f"The classes are in this order: {order}. Numbers are ordered by size, categories "
+            "by their own order, text by the alphabet."
+        ]
 
     @classmethod
     def parameter_labels(cls, features: Sequence[str], classes: Sequence[str]) -> list[str]:

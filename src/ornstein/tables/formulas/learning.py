@@ -109,7 +109,8 @@ def learn_formula(
     if trials is not None:
         y = y / trials
     rows = encoding.matrix(table)
-    notes = [*guess, *notes, *_dependent(rows[:, : len(kept)], kept)]
+    notes = [*guess, *notes, *FAMILIES[model].note_on(target.classes or ())]
+    notes += _dependent(rows[:, : len(kept)], kept)
     return FormulaTable(encoding, rows, y, tuple(notes), encoding.offset(table), trials)
 
 
