@@ -62,11 +62,16 @@ class Gradients:
         with double_precision():
             if self.gradient is None:
                 return gradients_at(self.post, thetas, self.post.data)
+            if self.hessian is None:
+                linear = None
+            else:
+                linear = self.gradient + (thetas - self.anchor) @ self.hessian
+                if self.post.quadratic:  # nothing remains
+                    return linear
             rng = np.random.default_rng(number)
             index = np.sort(rng.choice(self.post.num_data, self.rows, replace=False))
             some = self.post.with_rows(index).data
-            if self.hessian is not None:
-                linear = self.gradient + (thetas - self.anchor) @ self.hessian
+            if linear is not None:
                 return linear + remainders_at(self.post, thetas, some, self.anchor)
             found = gradients_at(self.post, np.concatenate([self.anchor[None], thetas]), some)
             return found[1:] - found[0] + self.gradient

@@ -71,6 +71,23 @@ class Coefficients(NamedTuple):
         beside = {one.name: params[one.name] for one in family.auxiliary}
         return cls.gather(family.name, params["coef"], params.get("intercept"), noise, beside)
 
+    def thinned(self, count: int) -> "Coefficients":
+        """At most so many of the draws, evenly spaced."""
+        if len(self.coef) <= count:
+            return self
+        return self.at(evenly_spaced(len(self.coef), count))
+
+    def at(self, numbers: npt.NDArray[np.intp]) -> "Coefficients":
+        """The draws of these numbers."""
+        scale = np.asarray(self.noise_scale, float)
+        return Coefficients(
+            self.model,
+            self.coef[numbers],
+            self.intercept[numbers],
+            scale[numbers] if scale.ndim else self.noise_scale,
+            {name: leaf[numbers] for name, leaf in self.auxiliary.items()},
+        )
+
     @property
     def family(self) -> Family:
         """What the targets are like."""
@@ -81,6 +98,11 @@ class Coefficients(NamedTuple):
         """What the family's functions take beside the predictor, draws along the first axis."""
         beside = {name: leaf[:, None] for name, leaf in self.auxiliary.items()}
         return {"noise_scale": np.reshape(np.asarray(self.noise_scale, float), (-1, 1)), **beside}
+
+
+def evenly_spaced(made: int, count: int) -> npt.NDArray[np.intp]:
+    """Numbers of at most ``count`` of so many draws."""
+    return np.linspace(0, made - 1, min(made, count)).astype(np.intp)
 
 
 class NewRows(NamedTuple):

@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from ornstein._base.types import Vector
 
+_WELL_CONDITIONED = 4  # draws for each number that is fitted
 _LEAST_CURVATURE = 1e-10  # of draws of unit covariance: 1 is right
 
 
@@ -47,7 +48,10 @@ def stein_moments(whitened: Vector, gradients: Vector, root: Vector) -> SteinMom
     [0.1]
     """
     design = np.column_stack([np.ones(len(whitened)), whitened])
-    fitted, *_ = np.linalg.lstsq(design, gradients, rcond=None)
+    if len(design) < _WELL_CONDITIONED * design.shape[1]:
+        fitted = np.linalg.lstsq(design, gradients, rcond=None)[0]
+    else:  # near the identity times T, as the draws are white
+        fitted = np.linalg.solve(design.T @ design, design.T @ gradients)
     slope, curvature = fitted[0], fitted[1:]
     unit = root / np.linalg.norm(root, axis=1, keepdims=True)
     t, along = whitened @ unit.T, gradients @ unit.T
