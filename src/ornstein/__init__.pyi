@@ -1,6 +1,7 @@
 from . import estimators, models, tables, theory
 from ._base.compilation import cache_compiled_code
 from ._base.errors import (
+    AmbiguousTargetError,
     CheckpointError,
     CheckpointWarning,
     DivergenceWarning,
@@ -60,6 +61,6 @@ __all__ += ["Accuracy", "Calibration", "Check", "Comparison", "CrossValidation",
 __all__ += ["Entry", "Evidence", "Learned", "Learning", "MeasuredKL", "Posterior", "Result", "Rows"]
 __all__ += ["MixedPlan", "MixedPosterior", "MixedResult", "RowsOnDisk", "__version__"]
 # What they raise and warn of.
-__all__ += ["CheckpointError", "InputError", "MissingExtraError", "OptimumError"]
-__all__ += ["OrnsteinError", "UnstablePlanError"]
+__all__ += ["AmbiguousTargetError", "CheckpointError", "InputError", "MissingExtraError"]
+__all__ += ["OptimumError", "OrnsteinError", "UnstablePlanError"]
 __all__ += ["CheckpointWarning", "DivergenceWarning", "InterruptWarning", "TargetWarning"]

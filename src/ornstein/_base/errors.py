@@ -9,6 +9,17 @@ class InputError(OrnsteinError, ValueError):
     """An argument is wrong; the message says which, what was found and what to do."""
 
 
+class AmbiguousTargetError(InputError):
+    """A target can be read in several ways, and only its meaning decides.
+
+    ``choices`` has the models that suit, and what the target is to each.
+    """
+
+    def __init__(self, message: str, choices: dict[str, str]) -> None:
+        super().__init__(message)
+        self.choices = choices
+
+
 class MissingExtraError(OrnsteinError, ImportError):
     """A package is not installed that only this part of the library needs; says which extra."""
 

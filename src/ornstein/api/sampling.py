@@ -13,7 +13,7 @@ from jax.sharding import Mesh
 
 from ornstein._base import checks, errors
 from ornstein._base.errors import InputError
-from ornstein._base.progress import bar
+from ornstein._base.progress import bar, phase
 from ornstein._base.types import Key, Vector
 from ornstein.api.drawing import anchored
 from ornstein.api.mixed import sample_mixed
@@ -372,16 +372,19 @@ def _start(
     if learn_hyper is not False:
         how = LearningOptions.checked(learn_hyper if isinstance(learn_hyper, Mapping) else {})
         wanted = asked.draws if isinstance(asked.draws, int) else None
-        post, plan, learning = ascend(post, options, how, _rounds(asked), wanted)
+        with phase("learning the hyperparameters", asked.progress):
+            post, plan, learning = ascend(post, options, how, _rounds(asked), wanted)
     elif plan is None:
-        plan = planner.plan(post, **options)
+        with phase("planning", asked.progress):
+            plan = planner.plan(post, **options)
     if target is not None and learning is not None:
         key = jax.random.fold_in(asked.key, _FRESH - 1)
         run = asked.chains, asked.dtype, key, asked.progress
         post, plan, beside = anchored(post, options, learning, target, *run)
     post = fitting(post, plan)
     if made and beside is None:
-        plan = piloted(post, plan, tolerance, options, asked.dtype, asked.mesh is not None)
+        with phase("testing the plan on a short run", asked.progress):
+            plan = piloted(post, plan, tolerance, options, asked.dtype, asked.mesh is not None)
     dispersion = plan.dispersion if asked.dispersion is None else asked.dispersion
     return Start(post, plan, learning, dispersion, beside=beside)
 
