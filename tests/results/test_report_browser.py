@@ -131,6 +131,20 @@ def test_nothing_scrolls_sideways(browser: Browser, page: Path, width: int) -> N
     assert browser.ask("Math.max(...[...document.images].map(i => i.clientWidth))") <= width
 
 
+def test_all_of_the_coefficients_is_seen_on_a_phone(browser: Browser, page: Path) -> None:
+    """Every number under its column's name, and none beyond the edge."""
+    browser.open(page, width=360)
+    cells = "[...document.querySelectorAll('.stacked td')].filter(c => c.textContent)"
+    assert browser.ask(f"{cells}.length") > 20
+    assert browser.ask(f"Math.max(...{cells}.map(c => c.getBoundingClientRect().right))") <= 360
+    label = (
+        "getComputedStyle(document.querySelector('.stacked td[data-label]'), '::before').content"
+    )
+    assert browser.ask(label) == '"mean"'
+    browser.open(page, width=1200)
+    assert browser.ask(label) == "none"
+
+
 @pytest.mark.parametrize("dark", [False, True])
 def test_text_is_readable_on_light_and_dark_paper(browser: Browser, page: Path, dark: bool) -> None:
     browser.open(page, dark=dark)

@@ -1,10 +1,13 @@
 """The program that all commands belong to, and an option they share."""
 
+import time
 from typing import Annotated
 
 import typer
 
 from ornstein import __version__
+
+_STARTED = time.perf_counter()
 
 app = typer.Typer(
     name="ornstein",
@@ -15,6 +18,11 @@ app = typer.Typer(
 )
 
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars, no remarks.")]
+
+
+def since_start() -> float:
+    """Seconds since the program started."""
+    return time.perf_counter() - _STARTED
 
 
 def _version(show: bool) -> None:

@@ -1,11 +1,12 @@
 """The page: words and pictures of a result, put into the template escaped."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import jinja2
+import numpy as np
 import pandas as pd
 
 from ornstein._base.checks import few
@@ -35,6 +36,7 @@ def render(
     command: str = "",
     key: int | None = None,
     diagnosis: Diagnosis | None = None,
+    seconds: Callable[[], float] | None = None,
 ) -> str:
     """A page of HTML about a result.
 
@@ -52,6 +54,8 @@ def render(
         How to reproduce the run: the command or the code, and its key.
     diagnosis
         The result's diagnosis, if it was made already.
+    seconds
+        Gives the time since the start of all work, to be shown instead of the sampling loop's.
 
     Examples
     --------
@@ -66,20 +70,23 @@ def render(
     table = (result.summary() if summary is None else summary).drop(columns=LEFT_OUT)
     diagnosis = result.diagnose() if diagnosis is None else diagnosis
     found = words.measured(result)
+    effective = table["ess_bulk"].to_numpy(float).min()
+    coefficients, run = pictures.of_coefficients(result), pictures.of_run(result, diagnosis)
+    whole = None if seconds is None else seconds()
     page = _template().render(
         title=title,
         about=dict(about or _about(result)),
         remarks=list(remarks),
         verdicts=[words.verdict(result, diagnosis), words.verdict_on_model(diagnosis)],
-        figures=words.figures(result, table["ess_bulk"].to_numpy(float).min(), diagnosis.accuracy),
+        figures=words.figures(result, effective, diagnosis.accuracy, whole),
         plan=words.plan_in_words(result, found),
         warnings=list(result.plan.warnings),
         columns=[str(column) for column in table.columns],
         rows=cells(table[:_MOST_ROWS]),
         own_units=summary is not None,
         left_out=max(0, len(table) - _MOST_ROWS),
-        coefficients=pictures.of_coefficients(result),
-        sections=[*sections, *pictures.of_run(result, diagnosis)],
+        coefficients=coefficients,
+        sections=[*sections, *run],
         learned=words.learned(result),
         learning=result.learning,
         checks=[(diagnosis.shown(check), check) for check in diagnosis],
@@ -102,6 +109,9 @@ def _about(result: Result) -> dict[str, str]:
 
 
 def cells(table: pd.DataFrame) -> list[tuple[str, list[str]]]:
-    """Every row's name, and its numbers to four digits."""
+    """Every row's name, and its numbers to four digits; nothing where there is none."""
     lines = zip(table.index, table.to_numpy(dtype=float), strict=True)
-    return [(str(name), [f"{value:.4g}" for value in line]) for name, line in lines]
+    return [
+        (str(name), ["" if np.isnan(value) else f"{value:.4g}" for value in line])
+        for name, line in lines
+    ]

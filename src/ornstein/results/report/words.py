@@ -45,15 +45,18 @@ def verdict_on_model(diagnosis: Diagnosis) -> tuple[str, str] | None:
 
 
 def figures(
-    result: Result, effective: float, accuracy: Accuracy | None
+    result: Result, effective: float, accuracy: Accuracy | None, seconds: float | None = None
 ) -> list[tuple[str, str, str]]:
-    """The few figures to see first: name, value and a note."""
+    """The few figures to see first: name, value and a note.
+
+    The time is that of all work where it is known, else that of the sampling loop.
+    """
     plan, (chains, draws, dim) = result.plan, result.flat.shape
     steps = f"{result.steps:,} steps a chain" if plan.is_chain else ""
     shown = [
         ("rows", f"{plan.num_data:,}", f"{plan.batch_size:,} a step" if plan.is_chain else ""),
         ("parameters", f"{dim:,}", ""),
-        ("sampling time", f"{result.seconds:.2g} s", steps),
+        _time(result, steps, seconds),
         (
             "effective draws, at least",
             f"{effective:,.0f}" if np.isfinite(effective) else "-",
@@ -66,6 +69,13 @@ def figures(
         note = f"standard deviations: {sd:.0%}"
         shown.append(("measured error of means", f"{mean:.2f} sd", note))
     return shown
+
+
+def _time(result: Result, steps: str, seconds: float | None) -> tuple[str, str, str]:
+    if seconds is None:
+        return "sampling time", f"{result.seconds:.2g} s", steps
+    sampling = f"sampling {result.seconds:.2g} s"
+    return "time", f"{seconds:.0f} s", f"{sampling}, {steps}" if steps else sampling
 
 
 def _predicted(plan: Plan) -> tuple[str, str, str]:
