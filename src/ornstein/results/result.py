@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     import pandas as pd
     import xarray
 
+    from ornstein.results.row_groups import RowGroups
+
 
 @dataclass(frozen=True, eq=False)
 class Result:
@@ -122,7 +124,7 @@ class Result:
         self.require_draws()
         return arviz.as_installed(self._tree())
 
-    def _tree(self) -> "xarray.DataTree":
+    def _tree(self, rows: "RowGroups | None" = None) -> "xarray.DataTree":
         named = _named_leaves(self.draws)
         dims: dict[str, list[str]] = {}
         coords: dict[str, Any] = {}
@@ -139,10 +141,16 @@ class Result:
         }
         if self.hyper is not None:
             named = {**_named_leaves(self.hyper_draws), **named}
-        groups = {"posterior": named}
+        groups: dict[str, dict[str, Any]] = {"posterior": named}
         if self.posterior.constrain is not None:
             groups["unconstrained_posterior"] = _named_leaves(self.unconstrained)
-        return arviz.to_tree(groups, dims, coords, attrs)
+        if rows is not None:
+            groups |= rows.groups
+            dims, coords = {**dims, **rows.dims}, {**coords, **rows.coords}
+        tree = arviz.to_tree(groups, dims, coords, attrs)
+        for name in () if rows is None else rows.groups:
+            tree[name].attrs["rows"] = rows.note if rows is not None else ""
+        return tree
 
     def summary(self, interval: float = 0.9) -> "pd.DataFrame":
         """Mean, sd, central interval, MCSE, ESS and R-hat of every parameter.
@@ -169,10 +177,10 @@ class Result:
             leaves = [*leaves, *jax.tree.leaves(beside)]
         return arviz.summary_table(labels, leaves, interval)
 
-    def files(self) -> dict[str, Writer]:
-        """Writers of the files of a run folder."""
+    def files(self, rows: "RowGroups | None" = None) -> dict[str, Writer]:
+        """Writers of the files of a run folder; with groups of rows, ``draws.nc`` has them too."""
         return {
-            "draws.nc": lambda path: arviz.write(self._tree(), path),
+            "draws.nc": lambda path: arviz.write(self._tree(rows), path),
             "plan.json": lambda path: path.write_text(self.plan.to_json() + "\n"),
             "summary.csv": lambda path: self.summary().to_csv(path),
         }

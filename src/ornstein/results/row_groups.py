@@ -1,0 +1,87 @@
+"""What ArviZ compares draws with rows by: log-likelihoods, observed and simulated targets."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import numpy.typing as npt
+
+from ornstein._base.precision import double_precision
+from ornstein._base.types import Vector
+from ornstein.results.predictive import Coefficients, predictors, simulate
+
+MOST_ROWS, MOST_DRAWS = 1000, 1000
+"""Of which a folder keeps log-likelihoods and simulated targets: 4 megabytes each."""
+
+_TAKEN = ("", ".", "..", "chain", "draw", "row")
+
+
+@dataclass(frozen=True)
+class RowGroups:
+    """Groups for ArviZ over some rows of a table and some draws of every chain.
+
+    ``note`` says which rows: all, or evenly spaced ones where there are more than a thousand.
+    """
+
+    groups: dict[str, dict[str, npt.NDArray[Any]]]
+    dims: dict[str, list[str]]
+    coords: dict[str, Any]
+    note: str
+
+
+def row_groups(
+    draws: Coefficients,
+    chains: int,
+    X: Vector,
+    y: Vector,
+    name: str,
+    centre: float = 0.0,
+    scale: float = 1.0,
+) -> RowGroups:
+    """The groups ``log_likelihood``, ``observed_data`` and ``posterior_predictive``.
+
+    With them ``az.loo`` and ``az.plot_ppc`` work. Targets, and densities of them, are in the unit
+    in which ``y`` is standardised by ``centre`` and ``scale``; classes are numbers.
+
+    Parameters
+    ----------
+    draws
+        Of all chains, one after the other.
+    chains
+        How many.
+    X, y
+        Encoded rows.
+    name
+        The target's; ``target`` stands for one that NetCDF cannot have.
+    """
+    name = "target" if "/" in name or name.strip() in _TAKEN else name
+    rows = np.unique(np.linspace(0, len(X) - 1, min(len(X), MOST_ROWS)).astype(int))
+    each = len(draws.coef) // chains
+    kept = np.linspace(0, each - 1, min(each, MOST_DRAWS // chains)).astype(int)
+    at = (np.arange(chains)[:, None] * each + kept).reshape(-1)
+    some = draws.at(at)
+    shape = (chains, len(kept), len(rows))
+    density = _log_likelihood(some, X[rows], y[rows]) - np.log(scale)
+    simulated = centre + scale * simulate(some, X[rows], np.random.default_rng(0))
+    note = "all" if len(rows) == len(X) else f"{len(rows):,} of {len(X):,}, evenly spaced"
+    return RowGroups(
+        {
+            "log_likelihood": {name: density.reshape(shape).astype(np.float32)},
+            "observed_data": {name: centre + scale * np.asarray(y[rows], float)},
+            "posterior_predictive": {name: simulated.reshape(shape).astype(np.float32)},
+        },
+        {name: ["row"]},
+        {"row": rows.tolist()},
+        note,
+    )
+
+
+def _log_likelihood(draws: Coefficients, X: Vector, y: Vector) -> Vector:
+    """Of every draw and row."""
+    eta, family = predictors(draws, X), draws.family
+    by_output = np.moveaxis(eta, 1, -1) if eta.ndim == 3 else eta
+    kind = np.int32 if family.most_classes > 2 else float
+    targets = np.broadcast_to(np.asarray(y, kind), by_output.shape[:2])
+    with double_precision():
+        return -np.asarray(family.loss(jnp.asarray(by_output), jnp.asarray(targets), draws.numbers))
