@@ -2,6 +2,8 @@
 
 import random
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -22,6 +24,7 @@ from ornstein.tables.model import FILES
 from support import child_process
 from support.problems import regression
 
+KILLED = Path(__file__).parents[1] / "support" / "killed_process.py"
 KEPT: dict[str, Any] = {"checkpoint_every": 0, "chunk": 1}
 
 
@@ -174,3 +177,38 @@ def test_two_fits_into_one_folder(tmp_path: Path) -> None:
     assert isinstance(done.exception, orn.InputError)
     assert f"the folder {tmp_path}/run is in use by process" in str(done.exception)
     assert [path.name for path in tmp_path.iterdir()] == ["t.csv"]
+
+
+MOMENTS = {
+    "reading": "ornstein.cli.table_commands:read_table",
+    "the answer": "ornstein.storage.checkpoint:keep_answer",
+    "planning": "ornstein.tables.fitting:fit_rows",
+    "the diagnosis": "ornstein.results.result:Result.diagnose",
+    "pictures of rows": "ornstein.tables.model:TableModel.fit_picture",
+    "pictures of the run": "ornstein.results.report.pictures:of_run",
+    "writing draws": "ornstein.results.arviz:write",
+    "writing the record": "ornstein.tables.model:write_record",
+}
+
+
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in MOMENTS if "run" not in name]
+
+
+@pytest.mark.parametrize("moment", ["pictures of the run", *SLOW])
+def test_a_fit_killed_at_any_moment_is_resumed(tmp_path: Path, moment: str) -> None:
+    rng = np.random.default_rng(0)
+    size = rng.uniform(20, 200, 200)
+    frame = pd.DataFrame({"size": size, "sold": np.where(rng.random(200) < size / 220, "y", "n")})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    words = ["fit", f"{tmp_path}/t.csv", "-t", "sold", "--draws", "50", "--hyper", "learn", "-q"]
+    words += ["-o", f"{tmp_path}/run", "--checkpoint", f"{tmp_path}/kept"]
+    command = [sys.executable, str(KILLED), MOMENTS[moment], *words]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert not (tmp_path / "run").exists()
+    command = [sys.executable, "-m", "ornstein", "resume", f"{tmp_path}/kept", "-q"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    expected = sorted(name for name in FILES if name != "predictions.csv")
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == expected
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["kept", "run", "t.csv"]

@@ -230,6 +230,15 @@ def keep_command(folder: str | Path, options: Mapping[str, Any], places: Mapping
             write_file(path, records.pieces({**options, **places}))
 
 
+def keep_answer(folder: str | Path, name: str, answer: Any) -> None:
+    """Keep what an option turned out to be, so that a command that resumes does not ask again."""
+    command = kept_command(folder)
+    if command.get(name) != answer:
+        path = Path(folder) / COMMAND
+        with opened(folder), _explained(f"{path} could not be written", "."):
+            write_file(path, records.pieces({**command, name: answer}))
+
+
 def kept_command(folder: str | Path) -> dict[str, Any]:
     """What :func:`keep_command` kept."""
     path = Path(folder) / COMMAND

@@ -1,6 +1,7 @@
 """Folders and files written whole or not at all, and kept from two writers at once."""
 
 import errno
+import glob
 import os
 import shutil
 import sys
@@ -57,6 +58,16 @@ def write_folder(
     finally:
         shutil.rmtree(beside, ignore_errors=True)
     return target
+
+
+def remove_leftovers(target: Path, names: tuple[str, ...]) -> None:
+    """Remove what processes that were killed while they wrote a folder left beside it.
+
+    Only for who holds the folder: see :func:`claimed_beside`.
+    """
+    for entry in target.absolute().parent.glob(f".{glob.escape(target.name)}-*"):
+        if entry.is_dir() and {one.name for one in entry.iterdir()} <= {*names, "run"}:
+            shutil.rmtree(entry, ignore_errors=True)
 
 
 def part_of(name: str) -> str:
