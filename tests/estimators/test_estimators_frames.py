@@ -1,6 +1,7 @@
 """Estimators take data frames of every kind, and give frames where scikit-learn's settings ask."""
 
 import copy
+import textwrap
 from typing import Any
 
 import narwhals as nw
@@ -110,6 +111,31 @@ def test_the_remedy_for_text_is_one(kind: str) -> None:
     chain = make_pipeline(encode, BayesianLinearRegressor(noise_scale=1.0, **QUICK))
     found = chain.fit(KINDS[kind].of_pandas(table), Y).predict(KINDS[kind].of_pandas(table))
     np.testing.assert_allclose(found, chain.fit(table, Y).predict(table))
+
+
+@pytest.mark.parametrize("gaps", [False, True])
+def test_the_pipeline_in_the_message_works(gaps: bool) -> None:
+    table = TARGETS[["a", "label"]].assign(b=np.sin(np.arange(N)))
+    if gaps:
+        table.loc[3, "a"] = None
+    with pytest.raises(ValueError, match=r"'label'\] must be numeric") as found:
+        BayesianLinearRegressor(**QUICK).fit(table, Y)
+    code = textwrap.dedent(str(found.value).split("\n\n")[1])
+    assert ("SimpleImputer" in code) == gaps
+    space: dict[str, Any] = {}
+    exec(code, space)
+    model = space["model"].set_params(
+        **{f"bayesianlinearregressor__{name}": value for name, value in QUICK.items()}
+    )
+    assert np.isfinite(model.fit(table, Y).predict(table)).all()
+
+
+def test_gaps_alone_call_for_an_imputer() -> None:
+    table = FRAME[["a"]].assign(b=np.sin(np.arange(N)))
+    table.loc[0, "b"] = None
+    with pytest.raises(ValueError, match=r"in b \(1\)") as found:
+        BayesianLinearRegressor(**QUICK).fit(table, Y)
+    assert "make_pipeline(SimpleImputer(), BayesianLinearRegressor())" in str(found.value)
 
 
 # Containers -------------------------------------------------------------------------------------

@@ -19,11 +19,13 @@ from ornstein.estimators.classifier import BayesianLogisticClassifier
 from ornstein.estimators.folders import load
 from ornstein.estimators.formula import BayesianFormulaRegressor
 from ornstein.estimators.regressors import BayesianLinearRegressor, BayesianPoissonRegressor
+from ornstein.estimators.several import MultiTargetRegressor
 
 __all__ = [
     "BayesianFormulaRegressor",
     "BayesianLinearRegressor",
     "BayesianLogisticClassifier",
     "BayesianPoissonRegressor",
+    "MultiTargetRegressor",
     "load",
 ]

@@ -91,10 +91,7 @@ class BayesianGlm(BaseEstimator):  # type: ignore[misc]
         if draws is not None:
             made = len(chosen.coef)
             count = checks.whole("draws", draws, high=made, why="as many were made")
-            at = np.linspace(0, made - 1, count).astype(int)
-            chosen = chosen._replace(coef=chosen.coef[at], intercept=chosen.intercept[at])
-            if np.ndim(chosen.noise_scale):
-                chosen = chosen._replace(noise_scale=np.asarray(chosen.noise_scale)[at])
+            chosen = chosen.thinned(count)
         return self._targets(simulate(chosen, table, np.random.default_rng(self._seed)))
 
     def _targets(self, simulated: Vector) -> npt.NDArray[Any]:
@@ -104,7 +101,9 @@ class BayesianGlm(BaseEstimator):  # type: ignore[misc]
     def _table(self, X: npt.ArrayLike) -> Vector:
         """New rows, checked against those fitted to."""
         check_is_fitted(self, "draws_")
-        return np.asarray(validate_data(self, frames.table(X), dtype=np.float64, reset=False))
+        return np.asarray(
+            validate_data(self, frames.table(X, type(self).__name__), dtype=np.float64, reset=False)
+        )
 
     def _options(self) -> FitOptions:
         run = {name: getattr(self, name) for name in ("chains", "draws", "method", "batch_size")}

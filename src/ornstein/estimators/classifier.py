@@ -147,7 +147,11 @@ class BayesianLogisticClassifier(ClassifierMixin, BayesianGlm):  # type: ignore[
         self, X: npt.ArrayLike, y: npt.ArrayLike, reset: bool
     ) -> tuple[Vector, npt.NDArray[Any]]:
         table, labels = validate_data(
-            self, frames.table(X), frames.labels(y), dtype=np.float64, reset=reset
+            self,
+            frames.table(X, type(self).__name__),
+            frames.labels(y),
+            dtype=np.float64,
+            reset=reset,
         )
         check_classification_targets(labels)
         return table, labels

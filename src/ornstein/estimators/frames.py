@@ -13,12 +13,44 @@ from ornstein.data.frames import Frame, content, made, opened
 _CONTAINERS = ("default", "pandas", "polars")
 
 
-def table(X: Any) -> Any:
-    """A frame as numbers under the same names, in pandas, whatever its library; else as it is."""
+def table(X: Any, estimator: str) -> Any:
+    """A frame as numbers under the same names, in pandas, whatever its library; else as it is.
+
+    Text and gaps are refused, with a pipeline around the estimator that takes them.
+    """
     frame = opened("X", X)
     if not isinstance(frame, Frame):
         return X
-    return pd.DataFrame(inputs.finite_numbers("X", frame), columns=frame.names, copy=False)
+    try:
+        found = inputs.finite_numbers("X", frame)
+    except InputError as error:
+        raise InputError(f"{error}{_pipeline(frame, estimator)}") from None
+    return pd.DataFrame(found, columns=frame.names, copy=False)
+
+
+def _pipeline(frame: Frame, estimator: str) -> str:
+    """Code to copy that encodes columns of labels and fills in gaps; none where it cannot."""
+    contents = {name: content(one) for name, one in zip(frame.names, frame.columns, strict=True)}
+    labels = [name for name, found in contents.items() if found in ("text", "categories")]
+    if any(found not in ("text", "categories", "numbers") for found in contents.values()):
+        return ""
+    gaps = any(column.null_count() for column in frame.columns)
+    steps = ["SimpleImputer()"] if gaps else []
+    lines = ["from sklearn.impute import SimpleImputer"] if gaps else []
+    if labels:
+        rest = "SimpleImputer()" if gaps else '"passthrough"'
+        one_hot = 'OneHotEncoder(drop="first", handle_unknown="ignore", sparse_output=False)'
+        steps = [f"make_column_transformer(({one_hot}, {labels!r}), remainder={rest})"]
+        lines.insert(0, "from sklearn.compose import make_column_transformer")
+        lines.append("from sklearn.preprocessing import OneHotEncoder")
+    if not steps:
+        return ""
+    lines += [
+        "from sklearn.pipeline import make_pipeline",
+        f"from ornstein.estimators import {estimator}",
+        f"model = make_pipeline({', '.join(steps)}, {estimator}())",
+    ]
+    return " A pipeline that does it:\n\n    " + "\n    ".join(lines)
 
 
 def target(y: Any) -> Any:

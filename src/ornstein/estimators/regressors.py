@@ -83,11 +83,18 @@ class _BayesianRegressor(frames.OutputMixin, RegressorMixin, BayesianGlm):  # ty
     def _regress(
         self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: Any, stream: bool
     ) -> Self:
+        numbers, own = frames.target(y), type(self).__name__
+        shape: tuple[int, ...] = getattr(numbers, "shape", ())
+        if len(shape) == 2 and shape[1] > 1:
+            raise InputError(
+                f"y must have one column for {own}, found shape {shape}. For several targets: "
+                f"MultiTargetRegressor({own}())."
+            )
         first, fewest = not (stream and self._again()), 1 if stream else 2
         table, target = validate_data(
             self,
-            frames.table(X),
-            frames.target(y),
+            frames.table(X, own),
+            numbers,
             dtype=float,
             y_numeric=True,
             reset=first,
