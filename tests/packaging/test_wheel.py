@@ -80,7 +80,7 @@ def test_from_a_bare_install_to_all_extras(home: Path) -> None:
     install(home, "[all]", "mypy")
     ok([env / "ornstein", "demo", "--quick"], home)
     assert (home / "report.html").stat().st_size > 10_000
-    rows = "".join(f"{i % 9},{'ab'[i % 2]},{i % 9 + 2 * (i % 2) + i % 4}\n" for i in range(120))
+    rows = "".join(f"{i % 9},{'ab'[i % 2]},{i % 9 + 2 * (i % 2) + i % 4 / 8}\n" for i in range(120))
     (home / "houses.csv").write_text("rooms,town,price\n" + rows)
     ok([env / "ornstein", "fit", "houses.csv", "--target", "price", "--draws", "50"], home)
     predicted = ok([env / "ornstein", "predict", "houses", "houses.csv"], home)

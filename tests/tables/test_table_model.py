@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -70,13 +71,14 @@ def test_fit_and_predict_from_the_command_line(tmp_path: Path, target: str, mode
     houses().to_csv(tmp_path / "table.csv", index=False)
     houses(50, seed=1).drop(columns=[target]).to_csv(tmp_path / "new.csv", index=False)
     folder = tmp_path / "run"
+    counts = ("--model", "poisson") if target == "visits" else ()
     code, _, said = run(
         *("fit", f"{tmp_path}/table.csv", "-t", target, "-o", str(folder), "--draws", "200"),
-        *("--predict", f"{tmp_path}/new.csv", "--interval", "0.8"),
+        *("--predict", f"{tmp_path}/new.csv", "--interval", "0.8", *counts),
     )
     assert code == 0, said
     assert f"50 rows predicted: {folder}/predictions.csv" in said
-    assert f"Fitting a {model} model" in said
+    assert (f"Fitting a {model} model" in said) == (not counts)
     assert "Learned: prior precision" in said
     assert ("noise scale" in said) == (model == "linear")
     kept = json.loads((folder / "table.json").read_text())["hyperparameters"]
@@ -196,7 +198,8 @@ ESTIMATORS: dict[str, Any] = {
 def test_a_table_is_fitted_as_by_an_estimator(target: str) -> None:
     """Of numeric columns, which both standardise alike: the same rows, options and draws."""
     frame = houses()[["size <b>", target]].assign(age=np.random.default_rng(3).normal(9, 4, 400))
-    model = tables.fit_table(tables.learn(frame, target), key=5, draws=60)
+    known = "poisson" if target == "visits" else None
+    model = tables.fit_table(tables.learn(frame, target, known), key=5, draws=60)
     labels = model.encoding.target.classes
     y = frame[target] if labels is None else model.encoding.encode_target(frame)
     estimator = ESTIMATORS[target](draws=60, random_state=5)
@@ -270,6 +273,72 @@ def test_a_loaded_model_has_no_run(tmp_path: Path) -> None:
         again.summary()
 
 
+LOO = [("price $", "linear"), ("sold", None), ("visits", "poisson"), ("kind", None)]
+
+
+@pytest.mark.parametrize(("target", "family"), LOO)
+def test_kept_draws_have_what_arviz_compares_them_with(
+    tmp_path: Path, target: str, family: str | None
+) -> None:
+    """So that az.loo works, and its density is that of targets in their own unit."""
+    table = houses(1200).rename(columns={target: f"{target}/a"})
+    quick: dict[str, Any] = {"method": "laplace", "hyper": "learn", "draws": 300}
+    model = tables.fit_table(tables.learn(table, f"{target}/a", family), **quick)
+    kept = arviz.from_netcdf(str(model.save(tmp_path / "run") / "draws.nc"))
+    assert kept["log_likelihood"]["target"].shape == (4, 250, 1000)
+    assert kept["log_likelihood"].attrs["rows"] == "1,000 of 1,200, evenly spaced"
+    rows = kept["observed_data"]["row"].values
+    y = model.encoding.encode_target(table)[rows] * model.encoding.target.scale
+    np.testing.assert_allclose(kept["observed_data"]["target"], y + model.encoding.target.centre)
+    simulated = kept["posterior_predictive"]["target"].values
+    observed = kept["observed_data"]["target"].values
+    assert abs(simulated.mean() - observed.mean()) < 0.1 * observed.std()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of rows that stand out
+        found = arviz.loo(kept)
+    score = predictive.log_score(
+        model.draws, model.encoding.encode(table)[rows], y=y / model.encoding.target.scale
+    )
+    in_sample = score.sum() - len(rows) * np.log(model.encoding.target.scale)
+    assert in_sample - 40 < found["elpd_loo" if "elpd_loo" in found else "elpd"] < in_sample
+
+
+def test_odds_and_rate_ratios_are_exponentials(tmp_path: Path) -> None:
+    quick: dict[str, Any] = {"method": "laplace", "hyper": "learn", "draws": 100}
+    for target, family, name in (("sold", None, "odds"), ("visits", "poisson", "rate")):
+        model = tables.fit_table(
+            tables.learn(houses()[["size <b>", "town", target]], target, family), **quick
+        )
+        found = model.summary(0.8)
+        assert list(found.columns[-3:]) == [f"{name} ratio", "ratio low 80%", "ratio high 80%"]
+        for ratio, own in (("ratio low 80%", "low 80%"), ("ratio high 80%", "high 80%")):
+            np.testing.assert_allclose(found[ratio][:-1], np.exp(found[own][:-1]))
+        assert found.iloc[-1, -3:].isna().all(), "of an intercept there is none"
+    houses()[["size <b>", "town", "sold"]].to_csv(tmp_path / "t.csv", index=False)
+    words = ("fit", f"{tmp_path}/t.csv", "-t", "sold", "-o", f"{tmp_path}/run", "--draws", "20")
+    code, shown, said = run(*words, "--method", "laplace", "-q")
+    assert code == 0, said
+    assert "odds" in shown
+    assert "nan" not in shown
+
+
+def test_strict_ends_with_2_where_a_check_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    houses()[["size <b>", "sold"]].to_csv(tmp_path / "t.csv", index=False)
+    words = ("fit", f"{tmp_path}/t.csv", "-t", "sold", "--draws", "50", "--method", "laplace")
+    for failing, options, expected in (
+        (False, ("--strict",), 0),
+        (True, (), 0),
+        (True, ("--strict",), 2),
+    ):
+        found = ("fail", "No.") if failing else ("ok", "Yes.")
+        monkeypatch.setattr("ornstein.results.report.words.verdict", lambda *_, f=found: f)
+        code, _, said = run(*words, *options, "-o", f"{tmp_path}/run", "--overwrite", "-q")
+        assert code == expected, said
+        assert (tmp_path / "run" / "report.html").is_file()
+
+
 def test_coefficients_are_in_the_tables_own_units() -> None:
     frame = houses(4000)[["size <b>", "town", "price $"]]
     model = tables.fit_table(tables.learn(frame, "price $"), draws=500)
@@ -296,6 +365,27 @@ def test_intervals_cover_what_they_say(dataset: Load, name: str) -> None:
     assert 0.88 <= inside.mean() <= 0.92
 
 
+def test_pictures_cost_the_same_whatever_the_number_of_draws(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    seen: list[int] = []
+    rows = predictive.predictors
+
+    def counted(draws: Coefficients, X: Any) -> Any:
+        seen.append(len(draws.coef))
+        return rows(draws, X)
+
+    monkeypatch.setattr(predictive, "predictors", counted)
+    encoded = tables.learn(houses()[["size <b>", "price $"]], "price $")
+    model = tables.fit_table(encoded, draws=1500, method="laplace", noise_scale=200.0)
+    for given in (houses(), encoded):
+        model.fit_picture(given)
+    assert max(seen) == 200
+    seen.clear()
+    model.predict(houses(5))
+    assert seen == [4000]
+
+
 def test_a_kept_model_predicts_as_it_did(tmp_path: Path) -> None:
     model = tables.fit_table(tables.learn(houses(), "kind"), draws=50)
     model.save(tmp_path / "run")
@@ -320,7 +410,7 @@ def test_damaged_runs_are_refused(tmp_path: Path, name: str) -> None:
 
 def test_a_run_of_another_table_is_refused(tmp_path: Path) -> None:
     for target, columns in (("price $", ["size <b>"]), ("visits", ["size <b>", "town"])):
-        learned = tables.learn(houses()[[*columns, target]], target)
+        learned = tables.learn(houses()[[*columns, target]], target, "linear")
         model = tables.fit_table(learned, draws=20)
         model.save(tmp_path / target)
     (tmp_path / "visits" / "draws.nc").replace(tmp_path / "price $" / "draws.nc")

@@ -26,8 +26,8 @@ GUESSES: list[tuple[Any, str, str]] = [
     (["no", "yes"], "logistic", "two distinct values: 'no', 'yes'"),
     ([True, False], "logistic", "two distinct values: 'False', 'True'"),
     ([True, None, False], "logistic", "two distinct values"),
-    (["a", "b", "c", None], "softmax", "3 classes: 'a', 'b', 'c'"),
-    (pd.Categorical([3, 1, 2]), "softmax", "3 classes: '1', '2', '3'"),
+    (["a", "b", "c", None] * 2, "softmax", "3 classes: 'a', 'b', 'c'"),
+    (pd.Categorical([3, 1, 2] * 2), "softmax", "3 classes: '1', '2', '3'"),
     ([0, 1, 2], "poisson", "whole numbers from 0 to 2, taken for counts.*softmax.*linear"),
     ([0.0, 1000.0, None, 2.0], "poisson", "whole numbers from 0 to 1000"),
     ([0, 1, 1001], "linear", "whole numbers from 0 to 1001, taken for measurements"),
@@ -259,7 +259,7 @@ def raw_design(encoding: Encoding, table: pd.DataFrame) -> Floats:
     for column in encoding.columns:
         if isinstance(column, NumericColumn):
             parts.append(table[column.name])
-        else:
+        elif isinstance(column, CategoricalColumn):
             parts += [table[column.name] == level for level in column.levels[1:]]
     return np.column_stack(parts).astype(float)
 

@@ -37,7 +37,8 @@ def test_what_was_written_is_read(tmp_path: Path, suffix: str) -> None:
     else:
         text = written.to_csv(index=False, sep="\t" if "tsv" in suffix else ",").encode()
         path.write_bytes(gzip.compress(text, mtime=0) if suffix.endswith(".gz") else text)
-    pd.testing.assert_frame_equal(tables.read(str(path)), written, check_exact=True)
+    trimmed = written.rename(columns=str.strip)
+    pd.testing.assert_frame_equal(tables.read(str(path)), trimmed, check_exact=True)
 
 
 @pytest.mark.parametrize(

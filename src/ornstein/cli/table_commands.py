@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from functools import partial
 from inspect import signature
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -15,7 +15,24 @@ from rich.markup import escape
 from rich.table import Table
 
 from ornstein._base.errors import InputError
-from ornstein.cli.root import Quiet, app
+from ornstein.cli.reading_options import (
+    READING,
+    Categorical,
+    Decimal,
+    Drop,
+    Keep,
+    Missing,
+    ParseDates,
+    Thousands,
+    learn_table,
+    read_table,
+)
+from ornstein.cli.root import Quiet, app, since_start
+
+if TYPE_CHECKING:
+    from ornstein.results.diagnosis import Diagnosis
+    from ornstein.results.result import Result
+    from ornstein.tables import TableModel
 
 _Target = Annotated[str, typer.Option("--target", "-t", help="Column to predict.")]
 _Model = Annotated[
@@ -27,14 +44,18 @@ _Model = Annotated[
         help="Of the target, as ornstein fit --help lists them; guessed if not given.",
     ),
 ]
-_Missing = Annotated[
-    str, typer.Option(help="What to do with missing values: refuse, drop or impute.")
-]
 _Table = Annotated[Path, typer.Argument(help="CSV or Parquet file.")]
 _BatchSize = Annotated[int | None, typer.Option(min=1, help="Rows per minibatch.")]
 _Draws = Annotated[int, typer.Option(min=8, help="Draws per chain; there are four.")]
 _AsJson = Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")]
 _Interval = Annotated[float, typer.Option(help="Probability that the intervals contain.")]
+_Unseen = Annotated[
+    str,
+    typer.Option(
+        help="Levels of new rows that were not learned: error, or predict them as the first level "
+        "(baseline) or as the mean of all (average)."
+    ),
+]
 _Seed = Annotated[int, typer.Option(min=0, help="Seed of the draws.")]
 
 
@@ -71,21 +92,28 @@ def fit(
             help="Draw prior precision and noise scale, or learn one value: draw, learn or auto."
         ),
     ] = "auto",
-    missing: _Missing = "refuse",
-    drop: Annotated[
-        list[str] | None, typer.Option("--drop", help="Leave this column out; may be repeated.")
-    ] = None,
+    missing: Missing = "refuse",
+    drop: Drop = None,
+    keep: Keep = None,
+    categorical: Categorical = None,
+    parse_dates: ParseDates = None,
+    decimal: Decimal = ".",
+    thousands: Thousands = "",
     seed: _Seed = 0,
     predict: Annotated[
         Path | None,
         typer.Option("--predict", help="CSV or Parquet file of new rows, to predict too."),
     ] = None,
     interval: _Interval = 0.9,
+    unseen: _Unseen = "error",
     overwrite: Annotated[bool, typer.Option(help="Replace an earlier run in that folder.")] = False,
     checkpoint: Annotated[
         Path | None,
         typer.Option(help="Folder for checkpoints, from which ornstein resume continues."),
     ] = None,
+    strict: Annotated[
+        bool, typer.Option(help="End with exit code 2 if the draws or the model fail a check.")
+    ] = False,
     as_json: _AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -118,6 +146,11 @@ def fit(
         "hyper": hyper,
         "missing": missing,
         "drop": drop,
+        "keep": keep,
+        "categorical": categorical,
+        "parse_dates": parse_dates,
+        "decimal": decimal,
+        "thousands": thousands,
         "key": seed,
     }
     with _saying_how_to_resume(checkpoint), claimed_beside(out):
@@ -125,10 +158,13 @@ def fit(
         if checkpoint is not None:
             places = {"table": table, "out": out, "predict": predict}
             where = {name: path and str(path.absolute()) for name, path in places.items()}
-            keep_command(
-                checkpoint, options, {**where, "overwrite": overwrite, "interval": interval}
-            )
-        _fit(table, out, predict, interval, overwrite, checkpoint, as_json, quiet, options)
+            asked = {"overwrite": overwrite, "interval": interval, "unseen": unseen}
+            keep_command(checkpoint, options, {**where, **asked, "strict": strict})
+        passed = _fit(
+            table, out, predict, interval, unseen, overwrite, checkpoint, as_json, quiet, options
+        )
+    if strict and not passed:
+        raise typer.Exit(2)
 
 
 def _named_after(table: Path) -> Path:
@@ -141,9 +177,10 @@ def _named_after(table: Path) -> Path:
 
 def _refuse_occupied(out: Path, overwrite: bool) -> None:
     """Raise if the run cannot be written there, and say what to do."""
-    from ornstein.storage.folders import refuse_occupied
+    from ornstein.storage.folders import refuse_occupied, remove_leftovers
     from ornstein.tables.model import FILES
 
+    remove_leftovers(out, FILES)
     try:
         refuse_occupied(out, FILES, overwrite)
     except InputError as error:
@@ -196,31 +233,42 @@ def _fit(
     out: Path,
     new: Path | None,
     interval: float,
+    unseen: str,
     overwrite: bool,
     checkpoint: Path | None,
     as_json: bool,
     quiet: bool,
     options: dict[str, Any],
-) -> None:
-    from ornstein import tables
+) -> bool:
+    """Fit, write the folder and say what was found; whether no check failed."""
+    from ornstein._base.progress import phase
     from ornstein.results import report
     from ornstein.results.arviz import mass
+    from ornstein.storage.checkpoint import keep_answer
     from ornstein.storage.folders import Writer
     from ornstein.tables import model as table_model
+    from ornstein.tables.text_files import NumberMarks
 
     mass(interval)
-    frame, drop = tables.read(table), options.pop("drop")
-    if drop:
-        tables.require_columns(frame, drop)
-        frame = frame.drop(columns=drop)
-    asked = {name: options.pop(name) for name in ("target", "formula", "model", "missing")}
-    encoded = _encoded(frame, **asked)
-    new_frame = None if new is None else table_model.read_new(new, encoded.encoding)
+    bars = False if quiet else None
+    with phase(f"reading {table.name}", bars):
+        frame = read_table(table, options)
+    encoded = learn_table(frame, options)
+    pictured = encoded if options["formula"] is None else frame
+    del frame  # large, and encoded
+    if checkpoint is not None:
+        keep_answer(checkpoint, "model", encoded.encoding.model)
+    marks = NumberMarks(options["decimal"], options["thousands"])
+    new_frame = None if new is None else table_model.read_new(new, encoded.encoding, marks, unseen)
+    run = {name: value for name, value in options.items() if name not in READING}
     say = Console(stderr=True, quiet=quiet, highlight=False)
     fitted = table_model.fit_table(
-        encoded, progress=False if quiet else None, checkpoint=checkpoint, **options
+        encoded, progress=bars, checkpoint=checkpoint, marks=marks, **run
     )
-    found, diagnosis = fitted.summary(interval), fitted.result.diagnose()
+    with phase("checking the draws", bars):
+        found, diagnosis = fitted.summary(interval), fitted.result.diagnose()
+    with phase("comparing predictions with the rows", bars):
+        agreement = report.Section(*fitted.fit_picture(pictured))
     page = partial(
         report.write,
         result=fitted.result,
@@ -228,43 +276,46 @@ def _fit(
         about=fitted.about(),
         remarks=fitted.remarks,
         summary=found,
-        sections=[report.Section(*fitted.fit_picture(frame))],
+        sections=[agreement],
         command=shlex.join(["ornstein", *sys.argv[1:]]),
         key=options["key"],
         diagnosis=diagnosis,
+        seconds=since_start,
     )
     files: dict[str, Writer] = {"summary.csv": found.to_csv, "report.html": page}
     if new_frame is not None:
-        predictions = fitted.predict(new_frame, interval)
+        _say_unseen(fitted, new_frame, say)
+        with phase(f"predicting {len(new_frame):,} rows", bars):
+            predictions = fitted.predict(new_frame, interval, unseen)
         files["predictions.csv"] = partial(predictions.to_csv, index=False)
-    place = fitted.save(out, files, overwrite)
+    with phase("drawing pictures and writing the folder", bars):
+        place = fitted.save(out, files, overwrite)
     for remark in fitted.remarks:
         say.print(remark, markup=False, soft_wrap=True)
     if as_json:
         typer.echo(found.to_json(orient="index", force_ascii=False))
-        return
+        return _passed(fitted.result, diagnosis)
     narrow = found.drop(columns=report.LEFT_OUT)
     shown = Table("", *narrow.columns)
-    for name, row in narrow.iterrows():
-        shown.add_row(escape(str(name)), *(f"{value:.4g}" for value in row))
+    for name, row in report.cells(narrow):
+        shown.add_row(escape(name), *row)
     Console().print(shown)
     say.print(str(diagnosis), markup=False, soft_wrap=True)
-    say.print(f"saved in {place}; open {place / 'report.html'}", markup=False, soft_wrap=True)
+    took = f"{since_start():.0f} s, of which sampling {fitted.result.seconds:.2g} s"
+    say.print(f"saved in {place} after {took}", markup=False, soft_wrap=True)
+    say.print(f"open {place / 'report.html'}", markup=False, soft_wrap=True)
     if new_frame is not None:
         what = f"{len(new_frame):,} rows predicted: {place / 'predictions.csv'}"
         say.print(what, markup=False, soft_wrap=True)
+    return _passed(fitted.result, diagnosis)
 
 
-def _encoded(
-    frame: Any, target: str | None, formula: str | None, model: str | None, missing: str
-) -> Any:
-    """A table as rows, by its target or by a formula."""
-    from ornstein import tables
+def _passed(result: "Result", diagnosis: "Diagnosis") -> bool:
+    """Whether neither the draws nor the model fail."""
+    from ornstein.results.report import words
 
-    if formula is not None:
-        return tables.learn_formula(frame, formula, model, missing)
-    assert target is not None
-    return tables.learn(frame, target, model, missing)
+    verdicts = words.verdict(result, diagnosis), words.verdict_on_model(diagnosis)
+    return all(one is None or one[0] != "fail" for one in verdicts)
 
 
 @app.command()
@@ -275,16 +326,24 @@ def predict(
         Path | None, typer.Option("--out", "-o", help="CSV file to write; printed if not given.")
     ] = None,
     interval: _Interval = 0.9,
+    unseen: _Unseen = "error",
+    quiet: Quiet = False,
 ) -> None:
     """Predict new rows, with intervals or class probabilities.
 
     Example: ornstein predict houses new.csv -o prices.csv
     """
     from ornstein import tables
+    from ornstein._base.progress import phase
+    from ornstein.tables.model import read_new
 
-    model = tables.TableModel.load(run)
-    frame = tables.read(table, text=model.encoding.text_columns)
-    found = model.predict(frame, interval)
+    bars = False if quiet else None
+    with phase(f"reading {table.name}", bars):
+        model = tables.TableModel.load(run)
+        frame = read_new(table, model.encoding, model.marks, unseen)
+    _say_unseen(model, frame, Console(stderr=True, quiet=quiet, highlight=False))
+    with phase(f"predicting {len(frame):,} rows", bars):
+        found = model.predict(frame, interval, unseen)
     if out is None:
         typer.echo(found.to_csv(index=False), nl=False)
         return
@@ -294,6 +353,13 @@ def predict(
         beside.replace(out)
     finally:
         beside.unlink(missing_ok=True)
+
+
+def _say_unseen(model: "TableModel", frame: Any, say: Console) -> None:
+    """Name the rows that were predicted for levels which were not learned."""
+    for new in model.new_levels(frame):
+        what = f"{new.column!r} has {new.sentence('levels')}. Predicted as asked for (--unseen)."
+        say.print(what, markup=False, soft_wrap=True)
 
 
 @app.command()
@@ -310,7 +376,13 @@ def compare(
     reference: Annotated[
         str, typer.Option(help="What divergences are measured from: laplace or nuts.")
     ] = "laplace",
-    missing: _Missing = "refuse",
+    missing: Missing = "refuse",
+    drop: Drop = None,
+    keep: Keep = None,
+    categorical: Categorical = None,
+    parse_dates: ParseDates = None,
+    decimal: Decimal = ".",
+    thousands: Thousands = "",
     seed: _Seed = 0,
     json_file: Annotated[
         Path | None, typer.Option("--json", help="JSON file to write, too.")
@@ -330,7 +402,18 @@ def compare(
         from ornstein.results import plots
 
         _refuse_picture("--plot", plot)
-    encoding, X, y, notes = tables.learn(tables.read(table), target, model, missing)
+    options = {
+        "target": target,
+        "model": model,
+        "missing": missing,
+        "drop": drop,
+        "keep": keep,
+        "categorical": categorical,
+        "parse_dates": parse_dates,
+        "decimal": decimal,
+        "thousands": thousands,
+    }
+    encoding, X, y, notes = learn_table(read_table(table, options), options)
     say = Console(stderr=True, quiet=quiet, highlight=False)
     for note in notes:
         say.print(note, markup=False, soft_wrap=True)
@@ -372,7 +455,13 @@ def calibrate(
     prior_precision: Annotated[
         float, typer.Option(help="Of standardised coefficients and the intercept.")
     ] = 1.0,
-    missing: _Missing = "refuse",
+    missing: Missing = "refuse",
+    drop: Drop = None,
+    keep: Keep = None,
+    categorical: Categorical = None,
+    parse_dates: ParseDates = None,
+    decimal: Decimal = ".",
+    thousands: Thousands = "",
     seed: _Seed = 0,
     quiet: Quiet = False,
 ) -> None:
@@ -387,7 +476,18 @@ def calibrate(
 
     if out is not None:
         _refuse_picture("--out", out)
-    encoding, X, y, notes = tables.learn(tables.read(table), target, model, missing)
+    options = {
+        "target": target,
+        "model": model,
+        "missing": missing,
+        "drop": drop,
+        "keep": keep,
+        "categorical": categorical,
+        "parse_dates": parse_dates,
+        "decimal": decimal,
+        "thousands": thousands,
+    }
+    encoding, X, y, notes = learn_table(read_table(table, options), options)
     say = Console(stderr=True, quiet=quiet, highlight=False)
     for note in notes:
         say.print(note, markup=False, soft_wrap=True)

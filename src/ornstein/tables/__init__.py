@@ -6,12 +6,13 @@ make the ``posterior``, sample it, and ``unstandardise`` the draws. Read ``model
 ``encoding``; ``arrow`` is the door for frames, and ``fitting`` is what estimators use too.
 
 >>> import pandas as pd
->>> frame = pd.DataFrame({"size": [1, 2, 3, 4], "kind": list("abab"), "sold": list("nyyn")})
+>>> columns = {"size": [1, 2, 3, 4] * 2, "kind": list("abab") * 2, "sold": list("nyynynny")}
+>>> frame = pd.DataFrame(columns)
 >>> guess_model(frame, "sold")
 ('logistic', "'sold' has two distinct values: 'n', 'y'.")
 >>> encoding, X, y, notes = learn(frame, "sold", "logistic")
 >>> posterior(X, y, encoding)
-Posterior(rows=4, parameters=3: coef[size], coef[kind=b], intercept)
+Posterior(rows=8, parameters=3: coef[size], coef[kind=b], intercept)
 """
 
 from ornstein._base import extras

@@ -1,9 +1,9 @@
-"""Tables of any library as Arrow columns of three types: numbers, text and categories.
+"""Tables of any library as Arrow columns of four types: numbers, text, categories and dates.
 
 Truth values become text; what is missing is null. Anything else is refused by name.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,28 +13,51 @@ import pyarrow.compute as pc
 
 from ornstein._base.checks import names_of, nearest, shown
 from ornstein._base.errors import InputError
+from ornstein._base.problems import Problems
 from ornstein.data.frames import Content, Frame, content, numbers, opened
-from ornstein.tables.columns import NUMBERS, TEXT, distinct_names, text_of
+from ornstein.tables.columns import (
+    DATES,
+    NUMBERS,
+    TEXT,
+    dates_remedy,
+    distinct_names,
+    option,
+    text_of,
+)
 
 if TYPE_CHECKING:
     from ornstein.data.frames import Series
 
 _REFUSED: dict[Content, str] = {
-    "dates or times": ". Turn them into numbers, such as days since the first, or leave the column "
-    "out.",
-    "durations": ". Turn them into numbers, such as seconds, or leave the column out.",
-    "complex numbers": "; split them into two columns.",
+    "durations": ". Turn them into numbers, such as seconds",
+    "complex numbers": ". Split them into two columns",
 }
 
 
-def arrow_table(frame: Any, names: Iterable[str] | None = None) -> pa.Table:
-    """Some columns of a table, or all, under names that are text, no two alike."""
-    found = _opened(frame)
+def arrow_table(
+    frame: Any,
+    names: Iterable[str] | None = None,
+    but: Collection[str] = (),
+    problems: Problems | None = None,
+) -> pa.Table:
+    """Some columns of a table, or all, under names that are text, no two alike.
+
+    Columns named in ``but`` are left out. What is wrong with a column is raised, or added to the
+    problems that are given; the table goes without that column then.
+    """
+    found, own = _opened(frame), Problems() if problems is None else problems
     known = _names(found)
     chosen = known if names is None else list(names)
-    _require(known, chosen)
+    _require(known, [*chosen, *but])
     places = dict(zip(known, found.columns, strict=True))
-    return pa.table({name: _column(name, places[name]) for name in chosen})
+    taken = {}
+    for name in chosen:
+        with own.noted():
+            if name not in but:
+                taken[name] = _column(name, places[name])
+    if problems is None:
+        own.raise_all("The table")
+    return pa.table(taken)
 
 
 def require_columns(frame: Any, names: list[str]) -> None:
@@ -79,12 +102,25 @@ def _column(name: str, series: "Series") -> Any:
         return _text(name, series)
     if found == "categories":
         return _categories(series)
+    if found == "dates or times":
+        return _dates(name, series)
     if found in _REFUSED:
-        raise InputError(f"Column {shown(name)} contains {found}{_REFUSED[found]}")
+        raise InputError(
+            f"Column {shown(name)} contains {found}{_REFUSED[found]}, or leave the column out: "
+            f"{option('drop', name)}."
+        )
     raise InputError(
         f"Column {shown(name)} contains {_types(series)}; a column must hold numbers throughout or "
-        "text throughout. Convert it, or leave it out."
+        f"text throughout. Convert it, or leave it out: {option('drop', name)}."
     )
+
+
+def _dates(name: str, series: "Series") -> Any:
+    """Dates and times, in UTC; times of the day alone, and periods, are refused."""
+    found = series.to_arrow()
+    if not (pa.types.is_date(found.type) or pa.types.is_timestamp(found.type)):
+        raise InputError(f"Column {shown(name)} contains dates or times. {dates_remedy(name)}")
+    return found.cast(pa.timestamp("us", getattr(found.type, "tz", None)), safe=False).cast(DATES)
 
 
 def _text(name: str, series: "Series") -> Any:
@@ -93,7 +129,7 @@ def _text(name: str, series: "Series") -> Any:
     except UnicodeEncodeError as error:
         raise InputError(
             f"Column {shown(name)} contains text that is not Unicode, such as "
-            f"{shown(error.object)}. Correct it, or leave the column out."
+            f"{shown(error.object)}. Correct it, or leave the column out: {option('drop', name)}."
         ) from error
 
 

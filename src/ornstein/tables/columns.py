@@ -1,9 +1,10 @@
 """Columns of Arrow tables: as numbers, and as labels."""
 
+import shlex
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +16,7 @@ from ornstein._base.errors import InputError
 from ornstein.models.families import TargetColumn
 
 Floats = npt.NDArray[np.float64]
-NUMBERS, TEXT = pa.float64(), pa.large_string()
+NUMBERS, TEXT, DATES = pa.float64(), pa.large_string(), pa.timestamp("us")
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +44,31 @@ def listing(counts: Mapping[Any, int]) -> str:
     return few([f"{shown(name)} ({count:,})" for name, count in counts.items()])
 
 
+def option(name: str, column: str) -> str:
+    """An option that concerns a column, in Python and on the command line."""
+    word = name.replace("_", "-")
+    return f"{name}=[{column!r}] (--{word} {shlex.quote(column)})"
+
+
+def leave_out(column: str) -> str:
+    """How to go on without a column."""
+    return f"Leave it out: {option('drop', column)}."
+
+
+def dates_remedy(column: str) -> str:
+    """How to go on with a column of dates."""
+    return (
+        f"Have them become numbers (days since the first, weekday, season, time of day) with "
+        f"{option('parse_dates', column)}, or leave the column out: {option('drop', column)}."
+    )
+
+
+def refuse_dates(name: str, column: Any) -> None:
+    """Refuse a column of dates where numbers or labels are needed."""
+    if column.type == DATES:
+        raise InputError(f"Column {shown(name)} contains dates or times. {dates_remedy(name)}")
+
+
 def is_numeric(column: Any) -> bool:
     """Whether a column contains numbers; else it contains labels (text, categories)."""
     return bool(column.type == NUMBERS)
@@ -50,6 +76,7 @@ def is_numeric(column: Any) -> bool:
 
 def numbers(name: str, column: Any) -> Floats:
     """A column as finite numbers, missing ones NaN; text is read as numbers where it can be."""
+    refuse_dates(name, column)
     if is_numeric(column):
         values = np.asarray(column.to_numpy(), np.float64)
     else:
@@ -58,7 +85,8 @@ def numbers(name: str, column: Any) -> Floats:
     if count:
         raise InputError(
             f"Column {shown(name)} has {count:,} infinite values. Correct them, or make them "
-            "missing and choose what to do with missing values."
+            "missing and choose what to do with missing values: missing='drop' (--missing drop). "
+            f"Or leave the column out: {option('drop', name)}."
         )
     return values
 
@@ -85,8 +113,8 @@ def centre_and_scale(name: str, values: Floats) -> tuple[float, float]:
     if not max(1e-100, 1e-12 * abs(centre)) < scale < 1e100:
         raise InputError(
             f"Column {shown(name)} varies from {float(present.min())} to {float(present.max())}, "
-            "which cannot be standardised in double precision. Change its unit, or count from "
-            "another origin."
+            "which cannot be standardised in double precision. Change its unit, count from "
+            f"another origin, or leave it out: {option('drop', name)}."
         )
     return float(centre), float(scale)
 
@@ -109,6 +137,7 @@ def parse_numbers(texts: Any) -> Floats | None:
 
 def labels(name: str, column: Any) -> Labels:
     """A column as labels: categories in their own order, numbers by size, text by alphabet."""
+    refuse_dates(name, column)
     if is_numeric(column):
         values = numbers(name, column)
         known = ~np.isnan(values)
@@ -161,8 +190,31 @@ def complete_rows(table: pa.Table) -> npt.NDArray[np.bool_]:
     return complete
 
 
+class NumberTexts(Sequence[str]):
+    """Sorted numbers as texts, made when they are asked for: a target may have a million."""
+
+    def __init__(self, values: Floats) -> None:
+        self._values = values
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    @overload
+    def __getitem__(self, at: int) -> str: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[str]: ...
+
+    def __getitem__(self, at: int | slice) -> str | Sequence[str]:
+        if isinstance(at, slice):
+            return NumberTexts(self._values[at])
+        return text_of(float(self._values[at]))
+
+
 def target_column(name: str, column: Any) -> TargetColumn:
     """The column to predict as families see it; missing values are passed over."""
     present = column.drop_null()
-    values = numbers(name, present) if is_numeric(present) else None
-    return TargetColumn(name, labels(name, present).levels, values)
+    if is_numeric(present):
+        values = numbers(name, present)
+        return TargetColumn(name, NumberTexts(np.unique(values)), values)
+    return TargetColumn(name, labels(name, present).levels, None)

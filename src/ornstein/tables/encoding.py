@@ -15,8 +15,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ornstein._base import checks
-from ornstein._base.checks import names_of, shown
+from ornstein._base.checks import few, names_of, shown
 from ornstein._base.errors import InputError
+from ornstein._base.problems import Problems
 from ornstein._base.types import Vector
 from ornstein.models.families import FAMILIES, MODELS, Family
 from ornstein.results.predictive import NewRows
@@ -24,8 +25,10 @@ from ornstein.storage import codec
 from ornstein.tables import columns
 from ornstein.tables.arrow import arrow_table
 from ornstein.tables.columns import Floats, complete_rows, listing, missing_counts
+from ornstein.tables.dates import DateColumn
 
 MISSING = ("refuse", "drop", "impute")
+UNSEEN = ("error", "baseline", "average")
 _VERSION = 2  # of an encoding as JSON
 
 
@@ -86,8 +89,9 @@ class NumericColumn:
         """What each of them is divided by."""
         return (self.scale,)
 
-    def encode(self, column: Any) -> Floats:
+    def encode(self, column: Any, unseen: str = "error") -> Floats:
         """Columns of ``X``; a missing value is replaced by the mean."""
+        del unseen
         values = columns.numbers(self.name, column)
         with np.errstate(over="ignore"):
             encoded = (np.where(np.isnan(values), self.centre, values) - self.centre) / self.scale
@@ -134,14 +138,44 @@ class CategoricalColumn:
         """What each of them is divided by: nothing."""
         return (1.0,) * len(self.centres)
 
-    def encode(self, column: Any) -> Floats:
-        """Columns of ``X``; a missing value is its own level if it was learned, else the mean."""
-        place = _places(f"Column {shown(self.name)}", "with levels", self.levels, self.name, column)
+    def encode(self, column: Any, unseen: str = "error") -> Floats:
+        """Columns of ``X``; a missing value is its own level if it was learned, else the mean.
+
+        A level that was not learned is an ``error``, or counts as the first (``baseline``), or as
+        the mean of those in the table that was learned (``average``).
+        """
+        place, new = _places(self.levels, self.name, column)
+        if new is not None:
+            if unseen == "error":
+                raise InputError(
+                    f"Column {shown(self.name)} has {new.sentence('levels')}. Known are "
+                    f"{names_of(level for level in self.levels if level is not None)}. Correct "
+                    "them, or predict those rows nevertheless: unseen='average' (--unseen average) "
+                    "takes the mean of the known levels, 'baseline' the first."
+                )
+            place[new.rows] = 0 if unseen == "baseline" else -1
         indicator = (place[:, None] == np.arange(1, len(self.levels))).astype(np.float64)
         return np.where(place[:, None] < 0, 0.0, indicator - np.array(self.centres))
 
 
-Column: TypeAlias = NumericColumn | CategoricalColumn
+class Unseen(NamedTuple):
+    """Levels of a column that were not learned, and the rows that have them, from 0."""
+
+    column: str
+    levels: tuple[str, ...]
+    rows: npt.NDArray[np.intp]
+
+    def sentence(self, what: str) -> str:
+        """How many rows have which levels, and where."""
+        where = few([str(row + 1) for row in self.rows.tolist()])
+        rows = "row" if len(self.rows) == 1 else "rows"
+        return (
+            f"{what} that were not learned in {len(self.rows):,} {rows} ({where}, the first being "
+            f"1): {names_of(self.levels)}"
+        )
+
+
+Column: TypeAlias = NumericColumn | CategoricalColumn | DateColumn
 
 
 @codec.register
@@ -165,8 +199,13 @@ class Target:
         """The target as ``y``: class numbers (int64) or numbers (float64)."""
         if self.classes is None:
             return (columns.numbers(self.name, column) - self.centre) / self.scale
-        where = f"The target {shown(self.name)}"
-        return _places(where, "of classes", self.classes, self.name, column).astype(np.int64)
+        places, new = _places(self.classes, self.name, column)
+        if new is not None:
+            raise InputError(
+                f"The target {shown(self.name)} has {new.sentence('classes')}. Known are "
+                f"{names_of(self.classes)}."
+            )
+        return places.astype(np.int64)
 
 
 def _check_units(centre: float, scale: float) -> None:
@@ -180,21 +219,22 @@ def _wrong(name: str, expected: str, found: Any) -> InputError:
 
 
 def _places(
-    where: str, what: str, levels: tuple[str | None, ...], name: str, column: Any
-) -> npt.NDArray[np.intp]:
-    """Which of the levels every row has: that of None, or -1, where its value is missing."""
+    levels: tuple[str | None, ...], name: str, column: Any
+) -> tuple[npt.NDArray[np.intp], Unseen | None]:
+    """Which of the levels every row has: that of None, or -1, where its value is missing.
+
+    Also what is not among the levels, if anything.
+    """
     found = columns.labels(name, column)
-    unknown = [level for level in found.levels if level not in levels]
-    if unknown:
-        learned = names_of(level for level in levels if level is not None)
-        count = np.isin(found.codes, [found.levels.index(level) for level in unknown]).sum()
-        raise InputError(
-            f"{where} has {count:,} rows {what} that were not learned: "
-            f"{names_of(unknown)}. Known are {learned}."
-        )
-    absent = levels.index(None) if None in levels else -1
-    places = np.append([levels.index(level) for level in found.levels], absent)
-    return places.astype(np.intp)[found.codes]
+    position = {level: i for i, level in enumerate(levels)}
+    absent = position.get(None, -1)
+    places = np.array([*(position.get(level, -2) for level in found.levels), absent], np.intp)
+    of_rows = places[found.codes]
+    rows = np.flatnonzero(of_rows == -2)
+    if not rows.size:
+        return of_rows, None
+    unknown = tuple(level for level in found.levels if level not in position)
+    return of_rows, Unseen(name, unknown, rows)
 
 
 @codec.register
@@ -249,8 +289,8 @@ class Encoding:
 
     @property
     def text_columns(self) -> tuple[str, ...]:
-        """Columns with labels, to be read as text."""
-        return tuple(one.name for one in self.columns if isinstance(one, CategoricalColumn))
+        """Columns with labels or dates, to be read as text."""
+        return tuple(one.name for one in self.columns if not isinstance(one, NumericColumn))
 
     @property
     def column_names(self) -> tuple[str, ...]:
@@ -267,20 +307,47 @@ class Encoding:
         """Whether the model has one."""
         return self.family.intercept
 
-    def rows(self, frame: Any) -> NewRows:
+    def rows(self, frame: Any, unseen: str = "error") -> NewRows:
         """Rows as predictions take them."""
-        return NewRows(self.encode(frame))
+        return NewRows(self.encode(frame, unseen))
 
-    def encode(self, frame: Any) -> Floats:
+    def encode(self, frame: Any, unseen: str = "error") -> Floats:
         """Columns of ``X``, float64, one row for every row of a table of any library.
 
         Columns that were not learned are ignored. Missing values are refused, unless the
         encoding was learned with ``missing="impute"``.
+
+        Parameters
+        ----------
+        frame
+            The table.
+        unseen
+            What to do with levels of labels that were not learned: ``error``, or predict such rows
+            as those of the first level (``baseline``), or as the mean of the levels in the table
+            that was learned (``average``). :meth:`new_levels` says which rows have them.
         """
-        table = self._chosen(frame)
-        if self.missing != "impute":
-            refuse_missing(table)
-        return np.hstack([column.encode(table[column.name]) for column in self.columns])
+        checks.choice("unseen", unseen, UNSEEN)
+        problems = Problems()
+        table = self._chosen(frame, problems)
+        with problems.noted():
+            if self.missing != "impute":
+                refuse_missing(table)
+        ends = np.cumsum([len(column.features) for column in self.columns])
+        X = np.empty((table.num_rows, int(ends[-1])))
+        for column, end in zip(self.columns, ends.tolist(), strict=True):
+            with problems.noted():
+                if column.name in table.column_names:
+                    start = end - len(column.features)
+                    X[:, start:end] = column.encode(table[column.name], unseen)
+        problems.raise_all("The table")
+        return X
+
+    def new_levels(self, frame: Any) -> list[Unseen]:
+        """Columns of a table that have levels which were not learned, and the rows."""
+        labelled = [column for column in self.columns if isinstance(column, CategoricalColumn)]
+        table = arrow_table(frame, [column.name for column in labelled])
+        found = [_places(one.levels, one.name, table[one.name])[1] for one in labelled]
+        return [new for new in found if new is not None]
 
     def encode_target(self, frame: Any) -> npt.NDArray[Any]:
         """The target ``y`` of every row of a table, in the units the model works in."""
@@ -304,8 +371,8 @@ class Encoding:
         """Read what :meth:`to_json` wrote; anything else is an `InputError`."""
         return codec.from_json(text, cls, _VERSION, "The encoding")
 
-    def _chosen(self, frame: Any) -> pa.Table:
-        return arrow_table(frame, self.column_names)
+    def _chosen(self, frame: Any, problems: Problems | None = None) -> pa.Table:
+        return arrow_table(frame, self.column_names, problems=problems)
 
 
 def refuse_missing(table: pa.Table) -> None:

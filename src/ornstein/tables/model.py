@@ -15,14 +15,15 @@ from ornstein.data.frames import like
 from ornstein.models.priors import Priors
 from ornstein.results import predictive
 from ornstein.results.arviz import interval_ends, summary_table
-from ornstein.results.predictive import Coefficients, NewRows
+from ornstein.results.predictive import Coefficients, NewRows, evenly_spaced
 from ornstein.results.result import Result
+from ornstein.results.row_groups import RowGroups, row_groups
 from ornstein.storage import codec
 from ornstein.storage.folders import Writer, write_folder
 from ornstein.tables import fitting
 from ornstein.tables.arrow import arrow_table
 from ornstein.tables.columns import complete_rows
-from ornstein.tables.encoding import Encoding
+from ornstein.tables.encoding import Encoding, Unseen
 from ornstein.tables.fitting import UNKNOWN, FitOptions, Unknown, or_unknown
 from ornstein.tables.folders import DRAWS, Record, read_draws, read_record, write_record
 from ornstein.tables.formulas import FormulaEncoding
@@ -30,11 +31,14 @@ from ornstein.tables.formulas.fitting import formula_options, formula_rows
 from ornstein.tables.formulas.learning import FormulaTable
 from ornstein.tables.learning import EncodedTable
 from ornstein.tables.reading import read
+from ornstein.tables.text_files import USUAL, NumberMarks
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_PICTURED = 20_000  # rows
+_PICTURED, _PICTURED_DRAWS = 20_000, 200  # rows, and draws that say how they agree
+_PREDICTING = 4_000  # draws
+_CENSORED = ("exponential", "weibull")  # negative times say that a wait went on
 _TABLE = "table.json"
 FILES = (DRAWS, "plan.json", "summary.csv", _TABLE, "report.html", "predictions.csv")
 
@@ -48,6 +52,7 @@ class TableRecord(Record):
     noise_scale: Vector  # one number, or one of every draw
     spreads: Vector  # of random effects, (draws, effects)
     hyperparameters: dict[str, dict[str, Any]]
+    marks: NumberMarks
 
 
 @dataclass(frozen=True)
@@ -56,7 +61,8 @@ class TableModel:
 
     ``run`` is None for a model that was loaded from a folder. ``remarks`` say what was left out,
     assumed and learned, a sentence each. ``spreads`` are draws of the standard deviations of a
-    formula's random effects, (draws, effects), in the units of the rows.
+    formula's random effects, (draws, effects), in the units of the rows. ``marks`` are those of
+    numbers in its text file.
     """
 
     encoding: Encoding | FormulaEncoding
@@ -64,6 +70,7 @@ class TableModel:
     run: Result | None = None
     remarks: tuple[str, ...] = ()
     spreads: Vector | None = None
+    marks: NumberMarks = USUAL
 
     @property
     def result(self) -> Result:
@@ -74,20 +81,34 @@ class TableModel:
             )
         return self.run
 
-    def predict(self, frame: Any, interval: float = 0.9) -> Any:
+    def predict(self, frame: Any, interval: float = 0.9, unseen: str = "error") -> Any:
         """One line per row of a table: what to expect of the target.
 
         It is a frame of the library that the table is of, with the index of a pandas table.
         ``mean``, ``sd`` and the interval's ends for numbers and counts, in the target's own units;
         ``predicted`` and one probability per class for classes.
+
+        Parameters
+        ----------
+        frame
+            The rows.
+        interval
+            Probability that the intervals contain.
+        unseen
+            What to do with levels of labels that were not learned: ``error``, ``baseline`` (as the
+            first level) or ``average`` (as the mean of the levels that were learned).
+            :meth:`new_levels` says which rows have them.
+
+        Of more than 4,000 draws, as many are used, evenly spaced.
         """
-        X, target = self.new_rows(frame), self.encoding.target
+        some, target = self.thinned(_PREDICTING), self.encoding.target
+        draws, X = some.draws, some.new_rows(frame, unseen)
         if target.classes is not None:
-            chances = predictive.probabilities(self.draws, X)
+            chances = predictive.probabilities(draws, X)
             best = [target.classes[i] for i in chances.argmax(axis=1).tolist()]
             columns = {f"p({name})": chances[:, i] for i, name in enumerate(target.classes)}
             return like(frame, {"predicted": best, **columns})
-        found = predictive.summarise(self.draws, X, interval)
+        found = predictive.summarise(draws, X, interval)
         low, high = interval_ends(interval)
         parts = {"mean": found.mean, low: found.low, high: found.high}
         columns = {name: target.centre + target.scale * part for name, part in parts.items()}
@@ -113,7 +134,11 @@ class TableModel:
         return found
 
     def summary(self, interval: float = 0.9) -> pd.DataFrame:
-        """Every coefficient in the units of the table, with the columns of ``Result.summary``."""
+        """Every coefficient in the units of the table, with the columns of ``Result.summary``.
+
+        Those of a logistic or Poisson model have odds or rate ratios beside them, with intervals:
+        what the odds or the rate is multiplied by for one unit more.
+        """
         encoding, family = self.encoding, self.encoding.family
         params = self.result.unconstrained
         coef, shift = encoding.units.own(params)
@@ -132,17 +157,45 @@ class TableModel:
         if isinstance(encoding, FormulaEncoding) and self.spreads is not None:
             labels += [f"sd({effect})" for effect in encoding.effects]
             parts.append(encoding.own_spreads(self.spreads).reshape(*coef.shape[:2], -1))
-        return summary_table(labels, parts, interval).rename_axis("parameter")
+        found = summary_table(labels, parts, interval)
+        if family.ratio:
+            found = found.join(self._ratios(coef, interval))
+        return found.rename_axis("parameter")
 
-    def new_rows(self, frame: Any) -> NewRows:
-        """Rows to predict; effects of levels that were not learned are drawn."""
+    def new_levels(self, frame: Any) -> list[Unseen]:
+        """Columns of a table that have levels which were not learned, and the rows.
+
+        Random effects of new levels are drawn, and not listed.
+        """
+        known = self.encoding
+        return [] if isinstance(known, FormulaEncoding) else known.new_levels(frame)
+
+    def thinned(self, count: int) -> "TableModel":
+        """The same model with at most so many of its draws, evenly spaced."""
+        spreads, made = self.spreads, len(self.draws.coef)
+        if spreads is not None:
+            spreads = spreads[evenly_spaced(made, count)]
+        return replace(self, draws=self.draws.thinned(count), spreads=spreads)
+
+    def new_rows(self, frame: Any, unseen: str = "error") -> NewRows:
+        """Rows to predict; random effects of levels that were not learned are drawn."""
+        if not isinstance(self.encoding, FormulaEncoding):
+            return self.encoding.rows(frame, unseen)
         rows = self.encoding.rows(frame)
-        if self.spreads is None or not isinstance(self.encoding, FormulaEncoding):
+        added = None if self.spreads is None else self.encoding.unseen(frame, self.spreads)
+        if added is None:
             return rows
-        unseen = self.encoding.unseen(frame, self.spreads)
-        if unseen is None:
-            return rows
-        return rows._replace(offset=unseen if rows.offset is None else unseen + rows.offset)
+        return rows._replace(offset=added if rows.offset is None else added + rows.offset)
+
+    def _ratios(self, coef: Vector, interval: float) -> pd.DataFrame:
+        """Median and central interval of the exponentials of coefficients, (..., columns)."""
+        tail = (1 - interval) / 2
+        flat = coef.reshape(-1, coef.shape[-1])
+        with np.errstate(over="ignore"):
+            ends = np.exp(np.quantile(flat, [0.5, tail, 1 - tail], axis=0))
+        low, high = (f"ratio {end}" for end in interval_ends(interval))
+        names = (self.encoding.family.ratio, low, high)
+        return pd.DataFrame(dict(zip(names, ends, strict=True)), index=self.encoding.features)
 
     def about(self) -> dict[str, str]:
         """Facts about the run, for a report."""
@@ -159,28 +212,25 @@ class TableModel:
         }
 
     def fit_picture(self, frame: Any) -> "tuple[str, str, tuple[Figure, ...]]":
-        """Heading, caption and pictures of how predictions agree with (at most 20,000) rows."""
+        """Heading, caption and pictures of how predictions agree with (at most 20,000) rows.
+
+        By at most 200 of the draws: the cost does not depend on how many there are. The table may
+        be given as it was encoded.
+        """
         from ornstein.results import plots
 
         encoding = self.encoding
-        target = encoding.target_names
-        table = arrow_table(frame, list(dict.fromkeys([*encoding.column_names, *target])))
-        known = complete_rows(table.select(target))
-        complete = np.flatnonzero(encoding.complete(table) & known)
-        rows = table.take(complete[:: max(1, len(complete) // _PICTURED)])
-        y = encoding.encode_target(rows)
-        if encoding.model in ("exponential", "weibull"):
-            rows, y = rows.filter(y > 0), y[y > 0]
-        X = self.new_rows(rows)
+        some = self.thinned(_PICTURED_DRAWS)
+        draws, (X, y) = some.draws, some._some_rows(frame)
         if encoding.target.classes is None:
-            found = predictive.summarise(self.draws, X)
+            mean = predictive.expectation(draws, X)
             return (
                 "Residuals and coverage",
                 "Residuals of the rows in the fit should show no pattern; an interval should "
                 "contain the share of them that it states. In standardised units.",
-                plots.residuals(found.mean, found.std, y),
+                plots.residuals(mean, predictive.spread(draws, X), y),
             )
-        chances = predictive.probabilities(self.draws, X)
+        chances = predictive.probabilities(draws, X)
         happened = np.eye(chances.shape[1])[y.astype(int)]
         if chances.shape[1] == 2:
             chances, happened = chances[:, 1], happened[:, 1]
@@ -191,6 +241,23 @@ class TableModel:
             (plots.reliability(chances.reshape(-1), happened.reshape(-1)),),
         )
 
+    def _some_rows(self, frame: Any) -> tuple[NewRows, Vector]:
+        """Complete rows of a table, encoded, some where there are many."""
+        if isinstance(frame, EncodedTable):
+            some = np.arange(0, len(frame.X), max(1, len(frame.X) // _PICTURED))
+            if self.encoding.model in _CENSORED:
+                some = some[frame.y[some] > 0]
+            return NewRows(frame.X[some]), frame.y[some]
+        encoding, target = self.encoding, self.encoding.target_names
+        table = arrow_table(frame, list(dict.fromkeys([*encoding.column_names, *target])))
+        known = complete_rows(table.select(target))
+        complete = np.flatnonzero(encoding.complete(table) & known)
+        rows = table.take(complete[:: max(1, len(complete) // _PICTURED)])
+        y = encoding.encode_target(rows)
+        if encoding.model in _CENSORED:
+            rows, y = rows.filter(y > 0), y[y > 0]
+        return self.new_rows(rows), y
+
     def save(
         self, folder: str | Path, extra: Mapping[str, Writer] | None = None, overwrite: bool = False
     ) -> Path:
@@ -199,15 +266,25 @@ class TableModel:
             encoding=self.encoding,
             noise_scale=np.asarray(self.draws.noise_scale, float),
             hyperparameters=self.hyperparameters(),
+            marks=self.marks,
             spreads=np.zeros((0, 0)) if self.spreads is None else self.spreads,
         )
         files: dict[str, Writer] = {
-            **self.result.files(),
+            **self.result.files(self._row_groups()),
             "summary.csv": lambda path: self.summary().to_csv(path),
             _TABLE: lambda path: write_record(path, record, (DRAWS,)),
             **(extra or {}),
         }
         return write_folder(folder, files, overwrite, FILES)
+
+    def _row_groups(self) -> RowGroups | None:
+        """What ``draws.nc`` says about (at most a thousand) rows; None for those of a formula."""
+        result, target = self.result, self.encoding.target
+        rows: Any = result.posterior.data
+        if isinstance(self.encoding, FormulaEncoding) or set(rows) != {"x", "y"}:
+            return None
+        units = target.centre, target.scale
+        return row_groups(self.draws, len(result.flat), rows["x"], rows["y"], target.name, *units)
 
     @classmethod
     def load(cls, folder: str | Path) -> "TableModel":
@@ -221,7 +298,8 @@ class TableModel:
         coef, intercept, beside = read_draws(place / DRAWS, shape, names)
         noise = record.noise_scale
         draws = Coefficients.gather(encoding.model, coef, intercept, noise, beside)
-        return cls(encoding, draws, spreads=record.spreads if record.spreads.size else None)
+        spreads = record.spreads if record.spreads.size else None
+        return cls(encoding, draws, spreads=spreads, marks=record.marks)
 
 
 def fit_table(
@@ -234,6 +312,7 @@ def fit_table(
     checkpoint: str | Path | None = None,
     hyper: Unknown = "auto",
     priors: Priors = None,
+    marks: NumberMarks = USUAL,
     **plan_options: Any,
 ) -> TableModel:
     """Fit an encoded table.
@@ -253,6 +332,8 @@ def fit_table(
         coefficients, with the default method), else learn.
     priors
         Of single standardised coefficients and of auxiliary parameters, by name.
+    marks
+        How numbers are written in the file that the table is from, for later ones.
     **plan_options
         Passed to :func:`ornstein.plan`.
 
@@ -271,13 +352,14 @@ def fit_table(
             "hyper='draw' draws the prior precision, and prior_precision gives it; leave one out."
         )
     if isinstance(table, FormulaTable):
-        return _fit_formula(table, prior_precision, noise_scale, hyper, priors, run)
+        made = _fit_formula(table, prior_precision, noise_scale, hyper, priors, run)
+        return replace(made, marks=marks)
     encoding = table.encoding
     unknown = or_unknown(prior_precision, hyper), or_unknown(noise_scale, hyper)
     options = FitOptions(*unknown, run=run, priors=priors)
     rows = fitting.encoded_rows(table.X, table.y, encoding)
     result = fitting.fit_rows(encoding.family, rows, encoding.features, encoding.units, options)
-    model = TableModel(encoding, Coefficients.of_result(result), result)
+    model = TableModel(encoding, Coefficients.of_result(result), result, marks=marks)
     return replace(model, remarks=(*table.notes, *_learning_remarks(model)))
 
 
@@ -301,11 +383,19 @@ def _fit_formula(
     return replace(model, remarks=(*table.notes, *_learning_remarks(model)))
 
 
-def read_new(path: Path, encoding: Encoding | FormulaEncoding) -> pd.DataFrame:
+def read_new(
+    path: Path,
+    encoding: Encoding | FormulaEncoding,
+    marks: NumberMarks = USUAL,
+    unseen: str = "error",
+) -> pd.DataFrame:
     """A table of rows to predict, of which every column that the model needs can be encoded."""
-    frame = read(path, text=encoding.text_columns)
+    frame = read(path, encoding.text_columns, *marks)
     try:
-        encoding.encode(frame)
+        if isinstance(encoding, FormulaEncoding):
+            encoding.encode(frame)
+        else:
+            encoding.encode(frame, unseen)
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
     return frame

@@ -35,6 +35,7 @@ class Bernoulli(Family):
     """``y = 1`` with probability ``sigmoid(eta)``, else 0."""
 
     name = "logistic"
+    ratio = "odds ratio"
     most_classes = 2
     if_more = "Choose softmax."
 
@@ -168,11 +169,13 @@ class Categorical(Family):
     outputs: int = 2
 
     name = "softmax"
+    meaning = "classes"
     balanced = True
     most_classes = 100
     if_more = (
-        "Group the rare ones, or, if it is a quantity, make it numbers throughout and choose "
-        "linear."
+        "Every class has its own coefficient for every column, and planning needs the curvature "
+        "between all of them. Group the rare ones, or, if it is a quantity, make it numbers "
+        "throughout and choose linear (--model linear)."
     )
 
     def loss(self, eta: Array, y: Array, hyper: PyTree) -> Array:

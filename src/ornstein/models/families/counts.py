@@ -22,6 +22,7 @@ class NegativeBinomial(Counts):
     """``y`` with mean ``mu = exp(eta)`` and variance ``mu + mu^2 / shape``."""
 
     name = "negative_binomial"
+    ratio = "rate ratio"
     canonical = False
 
     @property

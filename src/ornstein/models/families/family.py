@@ -7,6 +7,7 @@ they get (draws, rows) or (draws, K, rows), and ``numbers`` that broadcast with 
 draw, and of rows what they bring with them, such as their ``trials``.
 """
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,12 @@ from ornstein._base.types import Array, PyTree, Vector
 from ornstein.data.on_disk import AnyRows
 from ornstein.models.families.auxiliary import Auxiliary
 
+FEW_NUMBERS = 30
+"""Distinct whole numbers up to which a target may be of classes as well as of quantities."""
+
+_CLASS_WORDS = {"class", "classes", "label", "labels", "species", "category", "type", "kind"}
+_CLASS_WORDS |= {"cluster", "genre", "digit", "letter", "diagnosis", "variety", "outcome"}
+
 Numbers: TypeAlias = Mapping[str, Any]
 Rng: TypeAlias = np.random.Generator
 
@@ -38,7 +45,7 @@ class TargetColumn:
     """
 
     name: str
-    levels: tuple[str, ...]
+    levels: Sequence[str]
     values: Vector | None
 
     @property
@@ -51,6 +58,21 @@ class TargetColumn:
     def whole(self) -> bool:
         """Whether it has whole numbers throughout."""
         return self.values is not None and np.array_equal(self.values, np.rint(self.values))
+
+    @property
+    def doubt(self) -> str | None:
+        """Why its numbers may be classes, in a sentence; None if they are quantities.
+
+        Few distinct whole numbers may be, and whole numbers under a name such as class or species.
+        """
+        if self.values is None or not self.whole or len(self.levels) < 3:
+            return None
+        if 2 * len(self.levels) > len(self.values):
+            return None
+        found = f"{shown(self.name)} has {len(self.levels):,} distinct whole numbers, {self.span}"
+        if _CLASS_WORDS & set(re.findall("[a-z]+", self.name.lower())):
+            return f"{found}, and a name that classes have."
+        return f"{found}." if len(self.levels) <= FEW_NUMBERS else None
 
     def refuse_constant(self) -> None:
         """Raise if there is one value only."""
@@ -85,6 +107,11 @@ class Family(ABC):
         the standard deviation of its noise.
     most_classes, if_more
         Classes the target may have, 0 where it is a number; what to do if it has more.
+    meaning
+        What whole numbers are to this family, where a user is asked about them; empty for a family
+        that is not offered.
+    ratio
+        What the exponential of a coefficient is, such as an odds ratio; empty where it is nothing.
     intercept
         Whether it may have an intercept; other parameters may take its place.
     """
@@ -98,6 +125,8 @@ class Family(ABC):
     scaled: ClassVar[bool] = False
     most_classes: ClassVar[int] = 0
     if_more: ClassVar[str] = ""
+    meaning: ClassVar[str] = ""
+    ratio: ClassVar[str] = ""
     intercept: ClassVar[bool] = True
 
     @property
@@ -259,7 +288,7 @@ class Family(ABC):
             raise InputError(
                 f"The target {name} has labels, such as {shown(column.levels[0])}, and a "
                 f"{cls.name} model needs numbers. Choose logistic for two classes, softmax for "
-                "more."
+                "more (--model softmax)."
             )
         column.refuse_constant()
         if 0 < cls.most_classes < len(column.levels):

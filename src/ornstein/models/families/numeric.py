@@ -24,6 +24,7 @@ class Gaussian(Family):
     """``y = eta + noise_scale * normal``."""
 
     name = "linear"
+    meaning = "measurements"
     quadratic = True
     scaled = True
 
@@ -115,6 +116,8 @@ class Poisson(Counts):
     """``y`` Poisson with mean ``exp(eta)``."""
 
     name = "poisson"
+    meaning = "counts"
+    ratio = "rate ratio"
 
     def loss(self, eta: Array, y: Array, hyper: PyTree) -> Array:
         return jnp.exp(eta) - y * eta + jax.scipy.special.gammaln(y + 1.0)

@@ -20,6 +20,7 @@ from ornstein.tables.formulas.effects import learn_effects, refuse_many
 from ornstein.tables.formulas.encoding import FormulaEncoding, target_values
 from ornstein.tables.formulas.expressions import Expression, refuse
 from ornstein.tables.formulas.parsing import ParsedFormula, RandomTerm, parse_formula
+from ornstein.tables.learning import guess_family
 
 _DOT = re.compile(r"(?<![\w.`])\.(?![\w.`])")
 _TWO_COLUMNS = {"cbind": "binomial", "p": "binomial", "Surv": "weibull"}
@@ -185,16 +186,14 @@ def _target(
     column = _target_column(parsed, table)
     notes = []
     if name is None:
-        column.refuse_constant()
-        reasons = {one: FAMILIES[one].recognise(column) for one in reversed(FAMILIES)}
-        name, why = next((one, why) for one, why in reasons.items() if why is not None)
+        name, why = guess_family(column, table.num_rows)
         notes = [f"{why} Fitting a {name} model."]
     kind = FAMILIES[name]
     kind.check_column(column)
     if kind.most_classes:
         if column.name not in table.column_names:
             raise refuse(parsed.text, text, f"the classes of a {name} model are a column.")
-        return name, Target(column.name, column.levels), notes
+        return name, Target(column.name, tuple(column.levels)), notes
     if kind.scaled:
         values = np.asarray(column.values, float)
         return name, Target(column.name, None, *columns.centre_and_scale(text, values)), notes
