@@ -61,7 +61,7 @@ def test_a_linear_fit_is_that_of_bayesian_ridge() -> None:
     """In standardised units, where its two hyperparameters are learned by the same evidence."""
     X, y = table()
     X, y = X - X.mean(axis=0), y - y.mean()
-    model = BayesianLinearRegressor(fit_intercept=False).fit(X, y)
+    model = BayesianLinearRegressor("learn", fit_intercept=False).fit(X, y)
     Z, t = X / X.std(axis=0), y / y.std()
     ridge = BayesianRidge(
         alpha_1=0, alpha_2=0, lambda_1=0, lambda_2=0, tol=1e-10, max_iter=999, fit_intercept=False

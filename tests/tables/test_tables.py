@@ -356,7 +356,7 @@ def test_bad_options_of_the_posterior() -> None:
     encoding, X, y, _ = learn()
     for options, message in (
         ({"prior_precision": -1}, "prior_precision must be a finite number above 0, found -1"),
-        ({"prior_precision": "a"}, "prior_precision='a' is not known; choose one of learn"),
+        ({"prior_precision": "a"}, "prior_precision='a' is not known; choose one of auto"),
         (
             {"prior_precision": [1.0]},
             r"4 columns \(and the intercept, last\); found 1",

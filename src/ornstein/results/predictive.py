@@ -30,7 +30,7 @@ class Coefficients(NamedTuple):
     coef: Vector
     intercept: Vector
     noise_scale: Vector | float = 0.0
-    auxiliary: Mapping[str, Vector] = MappingProxyType({})
+    auxiliary: Mapping[str, Vector] = {}
 
     @classmethod
     def gather(
