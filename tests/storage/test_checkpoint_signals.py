@@ -180,7 +180,7 @@ def test_two_fits_into_one_folder(tmp_path: Path) -> None:
 
 
 MOMENTS = {
-    "reading": "ornstein.cli.table_commands:read_table",
+    "reading": "ornstein.cli.fitting:read_table",
     "the answer": "ornstein.storage.checkpoint:keep_answer",
     "planning": "ornstein.tables.fitting:fit_rows",
     "the diagnosis": "ornstein.results.result:Result.diagnose",

@@ -27,8 +27,7 @@ from ornstein.estimators import (
 from ornstein.results import predictive
 from ornstein.results.predictive import Coefficients
 from ornstein.storage.folders import write_folder
-from ornstein.tables import TableModel
-from ornstein.tables import model as table_model
+from ornstein.tables import TableModel, fit_tables
 from ornstein.tables.model import FILES
 
 Load = Callable[[str], Dataset]
@@ -126,7 +125,7 @@ def test_rows_to_predict_are_looked_at_before_sampling(
     def never(*_: object, **__: object) -> None:
         raise AssertionError
 
-    monkeypatch.setattr(table_model, "fit_table", never)
+    monkeypatch.setattr(fit_tables, "fit_table", never)
     table = houses()[["size <b>", "town", "price $"]]
     table.to_csv(tmp_path / "table.csv", index=False)
     change(table.head(5)).to_csv(tmp_path / "new.csv", index=False)

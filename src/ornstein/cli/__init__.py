@@ -11,12 +11,12 @@ from rich.console import Console
 
 from ornstein._base.compilation import cache_settings
 from ornstein._base.errors import OrnsteinError
-from ornstein.cli import paper_commands, table_commands
+from ornstein.cli import calibrating, comparing, fitting, paper_commands, predicting
 from ornstein.cli.root import app
 
 __all__ = ["app", "main"]
 
-COMMANDS = (paper_commands, table_commands)
+COMMANDS = (fitting, predicting, comparing, calibrating, paper_commands)
 """Importing them registers their commands."""
 
 # Compiles small loops into one kernel each; read when JAX first computes something.

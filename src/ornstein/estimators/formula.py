@@ -11,8 +11,9 @@ from sklearn.utils.validation import check_is_fitted
 from ornstein._base.types import Vector
 from ornstein.results import predictive
 from ornstein.results.arviz import interval_ends
+from ornstein.tables.fit_tables import fit_table
 from ornstein.tables.formulas import learn_formula
-from ornstein.tables.model import TableModel, fit_table
+from ornstein.tables.model import TableModel
 
 
 @dataclass(eq=False)

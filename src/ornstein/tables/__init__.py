@@ -27,6 +27,7 @@ from ornstein.tables.encoding import (
     Target,
     Units,
 )
+from ornstein.tables.fit_tables import fit_table
 from ornstein.tables.fitting import (
     INTERCEPT_PRECISION,
     LEAST_NOISE,
@@ -36,7 +37,7 @@ from ornstein.tables.fitting import (
 )
 from ornstein.tables.formulas import FormulaEncoding, FormulaTable, learn_formula, parse_formula
 from ornstein.tables.learning import EncodedTable, guess_model, learn
-from ornstein.tables.model import TableModel, fit_table
+from ornstein.tables.model import TableModel
 from ornstein.tables.reading import read
 
 __all__ = ["EncodedTable", "TableModel", "fit_table", "guess_model", "learn", "posterior", "read"]

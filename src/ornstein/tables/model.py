@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from ornstein._base.checks import choice, shown
 from ornstein._base.errors import InputError
-from ornstein._base.types import Key, Vector
+from ornstein._base.types import Vector
 from ornstein.data.frames import like
-from ornstein.models.priors import Priors
 from ornstein.results import predictive
 from ornstein.results.arviz import interval_ends, summary_table
 from ornstein.results.predictive import Coefficients, NewRows, evenly_spaced
@@ -24,11 +22,8 @@ from ornstein.tables import fitting
 from ornstein.tables.arrow import arrow_table
 from ornstein.tables.columns import complete_rows
 from ornstein.tables.encoding import Encoding, Unseen
-from ornstein.tables.fitting import UNKNOWN, FitOptions, Unknown, or_unknown
 from ornstein.tables.folders import DRAWS, Record, read_draws, read_record, write_record
 from ornstein.tables.formulas import FormulaEncoding
-from ornstein.tables.formulas.fitting import formula_options, formula_rows
-from ornstein.tables.formulas.learning import FormulaTable
 from ornstein.tables.learning import EncodedTable
 from ornstein.tables.reading import read
 from ornstein.tables.text_files import USUAL, NumberMarks
@@ -302,87 +297,6 @@ class TableModel:
         return cls(encoding, draws, spreads=spreads, marks=record.marks)
 
 
-def fit_table(
-    table: EncodedTable | FormulaTable,
-    prior_precision: float | None = None,
-    noise_scale: float | None = None,
-    key: Key = 0,
-    draws: int | None = None,
-    progress: bool | None = None,
-    checkpoint: str | Path | None = None,
-    hyper: Unknown = "auto",
-    priors: Priors = None,
-    marks: NumberMarks = USUAL,
-    **plan_options: Any,
-) -> TableModel:
-    """Fit an encoded table.
-
-    Parameters
-    ----------
-    table
-        What :func:`ornstein.tables.learn` or :func:`ornstein.tables.learn_formula` made of it.
-    prior_precision, noise_scale
-        Of standardised coefficients, and in the target's unit; drawn or learned if not given.
-        By a formula the precision is 0.16 if not given, a standard deviation of 2.5.
-    key, draws, progress, checkpoint
-        As for :func:`ornstein.sample`.
-    hyper
-        ``draw`` what is not given with the coefficients, so that intervals include its
-        uncertainty; ``learn`` one value of it; by default draw where that is possible (up to 2,000
-        coefficients, with the default method), else learn.
-    priors
-        Of single standardised coefficients and of auxiliary parameters, by name.
-    marks
-        How numbers are written in the file that the table is from, for later ones.
-    **plan_options
-        Passed to :func:`ornstein.plan`.
-
-    Examples
-    --------
-    >>> from ornstein import tables
-    >>> frame = pd.DataFrame({"dose": np.arange(50.0), "effect": np.arange(50) % 7.0})
-    >>> model = fit_table(tables.learn(frame, "effect", "linear"), draws=50)
-    >>> model.predict(pd.DataFrame({"dose": [3.0]})).columns.tolist()
-    ['mean', 'low 90%', 'high 90%', 'sd']
-    """
-    run = {"key": key, "draws": draws, "progress": progress, "checkpoint": checkpoint}
-    run |= plan_options
-    if choice("hyper", hyper, UNKNOWN) == "draw" and prior_precision is not None:
-        raise InputError(
-            "hyper='draw' draws the prior precision, and prior_precision gives it; leave one out."
-        )
-    if isinstance(table, FormulaTable):
-        made = _fit_formula(table, prior_precision, noise_scale, hyper, priors, run)
-        return replace(made, marks=marks)
-    encoding = table.encoding
-    unknown = or_unknown(prior_precision, hyper), or_unknown(noise_scale, hyper)
-    options = FitOptions(*unknown, run=run, priors=priors)
-    rows = fitting.encoded_rows(table.X, table.y, encoding)
-    result = fitting.fit_rows(encoding.family, rows, encoding.features, encoding.units, options)
-    model = TableModel(encoding, Coefficients.of_result(result), result, marks=marks)
-    return replace(model, remarks=(*table.notes, *_learning_remarks(model)))
-
-
-def _fit_formula(
-    table: FormulaTable,
-    precision: float | None,
-    noise_scale: float | None,
-    hyper: Unknown,
-    priors: Priors,
-    run: dict[str, Any],
-) -> TableModel:
-    encoding = table.encoding
-    options = formula_options(encoding, precision, noise_scale, hyper, priors)._replace(run=run)
-    names, units = encoding.features, encoding.units
-    result = fitting.fit_rows(encoding.family, formula_rows(table), names, units, options)
-    spreads = None
-    if encoding.random:
-        drawn_precision = result.hyper_draws["prior_precision"]
-        spreads = np.asarray(drawn_precision, float).reshape(-1, len(encoding.effects)) ** -0.5
-    model = TableModel(encoding, Coefficients.of_result(result), result, spreads=spreads)
-    return replace(model, remarks=(*table.notes, *_learning_remarks(model)))
-
-
 def read_new(
     path: Path,
     encoding: Encoding | FormulaEncoding,
@@ -401,47 +315,18 @@ def read_new(
     return frame
 
 
-def _learning_remarks(model: TableModel) -> list[str]:
-    """What was learned, a sentence each."""
-    learning = model.result.learning
-    if learning is None:
-        return []
-    units = {
-        "prior_precision": "of standardised coefficients",
-        "noise_scale": f"in the unit of {shown(model.encoding.target.name)}",
-    }
-    learned = [
-        f"{name.replace('_', ' ')} {_number(**entry)} ({units[name]})"
-        for name, entry in model.hyperparameters().items()
-        if entry["learned"] and not isinstance(entry["value"], list)
-    ]
-    drawn = model.result.hyper is not None
-    how = "Drawn with the coefficients (median, 90% interval)" if drawn else "Learned"
-    remarks = [f"{how}: {', '.join(learned)}."] if learned else []
-    if fitting.is_determined(model.result):
-        remarks.append(
-            "The columns determine the target exactly: the noise scale is the least that is "
-            "learned. If that is a surprise, leave out the column that gives the target away "
-            "(--drop), or give noise_scale."
-        )
-    if drawn:
-        return remarks
-    if not learning.converged:
-        remarks.append(f"Learning has {learning.message}.")
-    return remarks + [f"While learning, {note}." for note in learning.notes]
-
-
 def _stated(
     value: float | list[float], learned: bool, interval: Sequence[float] | None = None
 ) -> str:
     """A hyperparameter and where it is from."""
     origin = "given" if not learned else "learned" if interval is None else "drawn"
-    return f"{_number(value, learned, interval)}, {origin}"
+    return f"{number_text(value, learned, interval)}, {origin}"
 
 
-def _number(
+def number_text(
     value: float | list[float], learned: bool, interval: Sequence[float] | None = None
 ) -> str:
+    """A hyperparameter's value, with its interval if it was drawn."""
     del learned
     if isinstance(value, list):
         return f"one for each of {len(value)} columns"

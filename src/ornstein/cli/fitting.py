@@ -1,4 +1,4 @@
-"""Commands on a user's table: fit, resume, predict, compare, calibrate."""
+"""``ornstein fit`` and ``ornstein resume``: a table becomes a folder with draws and a report."""
 
 import shlex
 import sys
@@ -15,6 +15,17 @@ from rich.markup import escape
 from rich.table import Table
 
 from ornstein._base.errors import InputError
+from ornstein.cli.options import (
+    AsJson,
+    BatchSize,
+    Draws,
+    Interval,
+    Model,
+    Seed,
+    TablePath,
+    Unseen,
+    say_unseen,
+)
 from ornstein.cli.reading_options import (
     READING,
     Categorical,
@@ -32,36 +43,11 @@ from ornstein.cli.root import Quiet, app, since_start
 if TYPE_CHECKING:
     from ornstein.results.diagnosis import Diagnosis
     from ornstein.results.result import Result
-    from ornstein.tables import TableModel
-
-_Target = Annotated[str, typer.Option("--target", "-t", help="Column to predict.")]
-_Model = Annotated[
-    str | None,
-    typer.Option(
-        "--family",
-        "--model",
-        "-m",
-        help="Of the target, as ornstein fit --help lists them; guessed if not given.",
-    ),
-]
-_Table = Annotated[Path, typer.Argument(help="CSV or Parquet file.")]
-_BatchSize = Annotated[int | None, typer.Option(min=1, help="Rows per minibatch.")]
-_Draws = Annotated[int, typer.Option(min=8, help="Draws per chain; there are four.")]
-_AsJson = Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")]
-_Interval = Annotated[float, typer.Option(help="Probability that the intervals contain.")]
-_Unseen = Annotated[
-    str,
-    typer.Option(
-        help="Levels of new rows that were not learned: error, or predict them as the first level "
-        "(baseline) or as the mean of all (average)."
-    ),
-]
-_Seed = Annotated[int, typer.Option(min=0, help="Seed of the draws.")]
 
 
 @app.command()
 def fit(
-    table: _Table,
+    table: TablePath,
     target: Annotated[
         str | None, typer.Option("--target", "-t", help="Column to predict from all others.")
     ] = None,
@@ -75,10 +61,10 @@ def fit(
         Path | None,
         typer.Option("--out", "-o", help="Folder to write; named after the table if not given."),
     ] = None,
-    model: _Model = None,
+    model: Model = None,
     method: Annotated[str, typer.Option(help="Sampling method.")] = "auto",
-    batch_size: _BatchSize = None,
-    draws: _Draws = 1000,
+    batch_size: BatchSize = None,
+    draws: Draws = 1000,
     prior_precision: Annotated[
         float | None, typer.Option(help="Of standardised coefficients; drawn if not given.")
     ] = None,
@@ -99,13 +85,13 @@ def fit(
     parse_dates: ParseDates = None,
     decimal: Decimal = ".",
     thousands: Thousands = "",
-    seed: _Seed = 0,
+    seed: Seed = 0,
     predict: Annotated[
         Path | None,
         typer.Option("--predict", help="CSV or Parquet file of new rows, to predict too."),
     ] = None,
-    interval: _Interval = 0.9,
-    unseen: _Unseen = "error",
+    interval: Interval = 0.9,
+    unseen: Unseen = "error",
     overwrite: Annotated[bool, typer.Option(help="Replace an earlier run in that folder.")] = False,
     checkpoint: Annotated[
         Path | None,
@@ -114,7 +100,7 @@ def fit(
     strict: Annotated[
         bool, typer.Option(help="End with exit code 2 if the draws or the model fail a check.")
     ] = False,
-    as_json: _AsJson = False,
+    as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
     """Fit a model to a table, check it, and write draws, plan, summary and report to a folder.
@@ -191,7 +177,7 @@ def _refuse_occupied(out: Path, overwrite: bool) -> None:
 @app.command()
 def resume(
     run: Annotated[Path, typer.Argument(help="The folder given as --checkpoint.")],
-    as_json: _AsJson = False,
+    as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
     """Continue a fit that was stopped, from its last checkpoint.
@@ -246,7 +232,8 @@ def _fit(
     from ornstein.results.arviz import mass
     from ornstein.storage.checkpoint import keep_answer
     from ornstein.storage.folders import Writer
-    from ornstein.tables import model as table_model
+    from ornstein.tables import fit_tables
+    from ornstein.tables.model import read_new
     from ornstein.tables.text_files import NumberMarks
 
     mass(interval)
@@ -259,12 +246,10 @@ def _fit(
     if checkpoint is not None:
         keep_answer(checkpoint, "model", encoded.encoding.model)
     marks = NumberMarks(options["decimal"], options["thousands"])
-    new_frame = None if new is None else table_model.read_new(new, encoded.encoding, marks, unseen)
+    new_frame = None if new is None else read_new(new, encoded.encoding, marks, unseen)
     run = {name: value for name, value in options.items() if name not in READING}
     say = Console(stderr=True, quiet=quiet, highlight=False)
-    fitted = table_model.fit_table(
-        encoded, progress=bars, checkpoint=checkpoint, marks=marks, **run
-    )
+    fitted = fit_tables.fit_table(encoded, progress=bars, checkpoint=checkpoint, marks=marks, **run)
     with phase("checking the draws", bars):
         found, diagnosis = fitted.summary(interval), fitted.result.diagnose()
     with phase("comparing predictions with the rows", bars):
@@ -284,7 +269,7 @@ def _fit(
     )
     files: dict[str, Writer] = {"summary.csv": found.to_csv, "report.html": page}
     if new_frame is not None:
-        _say_unseen(fitted, new_frame, say)
+        say_unseen(fitted, new_frame, say)
         with phase(f"predicting {len(new_frame):,} rows", bars):
             predictions = fitted.predict(new_frame, interval, unseen)
         files["predictions.csv"] = partial(predictions.to_csv, index=False)
@@ -316,199 +301,3 @@ def _passed(result: "Result", diagnosis: "Diagnosis") -> bool:
 
     verdicts = words.verdict(result, diagnosis), words.verdict_on_model(diagnosis)
     return all(one is None or one[0] != "fail" for one in verdicts)
-
-
-@app.command()
-def predict(
-    run: Annotated[Path, typer.Argument(help="Folder that ornstein fit wrote.")],
-    table: Annotated[Path, typer.Argument(help="CSV or Parquet file of new rows.")],
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="CSV file to write; printed if not given.")
-    ] = None,
-    interval: _Interval = 0.9,
-    unseen: _Unseen = "error",
-    quiet: Quiet = False,
-) -> None:
-    """Predict new rows, with intervals or class probabilities.
-
-    Example: ornstein predict houses new.csv -o prices.csv
-    """
-    from ornstein import tables
-    from ornstein._base.progress import phase
-    from ornstein.tables.model import read_new
-
-    bars = False if quiet else None
-    with phase(f"reading {table.name}", bars):
-        model = tables.TableModel.load(run)
-        frame = read_new(table, model.encoding, model.marks, unseen)
-    _say_unseen(model, frame, Console(stderr=True, quiet=quiet, highlight=False))
-    with phase(f"predicting {len(frame):,} rows", bars):
-        found = model.predict(frame, interval, unseen)
-    if out is None:
-        typer.echo(found.to_csv(index=False), nl=False)
-        return
-    beside = out.with_name(f".{out.name}.part")
-    try:
-        found.to_csv(beside, index=False)
-        beside.replace(out)
-    finally:
-        beside.unlink(missing_ok=True)
-
-
-def _say_unseen(model: "TableModel", frame: Any, say: Console) -> None:
-    """Name the rows that were predicted for levels which were not learned."""
-    for new in model.new_levels(frame):
-        what = f"{new.column!r} has {new.sentence('levels')}. Predicted as asked for (--unseen)."
-        say.print(what, markup=False, soft_wrap=True)
-
-
-@app.command()
-def compare(
-    table: _Table,
-    target: _Target,
-    model: _Model = None,
-    methods: Annotated[
-        list[str] | None,
-        typer.Option("--method", help="Method to compare; may be repeated; most if not given."),
-    ] = None,
-    batch_size: _BatchSize = None,
-    draws: _Draws = 1000,
-    reference: Annotated[
-        str, typer.Option(help="What divergences are measured from: laplace or nuts.")
-    ] = "laplace",
-    missing: Missing = "refuse",
-    drop: Drop = None,
-    keep: Keep = None,
-    categorical: Categorical = None,
-    parse_dates: ParseDates = None,
-    decimal: Decimal = ".",
-    thousands: Thousands = "",
-    seed: _Seed = 0,
-    json_file: Annotated[
-        Path | None, typer.Option("--json", help="JSON file to write, too.")
-    ] = None,
-    plot: Annotated[Path | None, typer.Option(help="Picture to write, too.")] = None,
-    quiet: Quiet = False,
-) -> None:
-    """Compare methods on a table: predicted and measured error, time, effective draws.
-
-    Example: ornstein compare houses.csv --target price --method exact --method nuts
-    """
-    import ornstein
-    from ornstein import tables
-    from ornstein.api.comparison import DEFAULT
-
-    if plot is not None:
-        from ornstein.results import plots
-
-        _refuse_picture("--plot", plot)
-    options = {
-        "target": target,
-        "model": model,
-        "missing": missing,
-        "drop": drop,
-        "keep": keep,
-        "categorical": categorical,
-        "parse_dates": parse_dates,
-        "decimal": decimal,
-        "thousands": thousands,
-    }
-    encoding, X, y, notes = learn_table(read_table(table, options), options)
-    say = Console(stderr=True, quiet=quiet, highlight=False)
-    for note in notes:
-        say.print(note, markup=False, soft_wrap=True)
-    found = ornstein.compare(
-        tables.posterior(X, y, encoding),
-        tuple(methods) if methods else DEFAULT,
-        batch_size=batch_size,
-        draws=draws,
-        reference=reference,
-        key=seed,
-        progress=False if quiet else None,
-    )
-    head, *rows = found.rows()
-    shown = Table(*head, caption=f"KL in nats, from {found.reference}")
-    for row in rows:
-        shown.add_row(*row)
-    Console().print(shown)
-    for entry in found.entries:
-        if entry.note:
-            say.print(f"{entry.method}: {entry.note}", markup=False, soft_wrap=True)
-    if json_file is not None:
-        found.save(json_file)
-    if plot is not None:
-        plots.comparison(found, plots.plain(table.name)).savefig(plot, dpi=110)
-
-
-@app.command()
-def calibrate(
-    table: _Table,
-    target: _Target,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Picture of the ranks to write, too.")
-    ] = None,
-    runs: Annotated[int, typer.Option(min=20, help="Simulated data sets.")] = 100,
-    model: _Model = None,
-    method: Annotated[str, typer.Option(help="Sampling method.")] = "exact",
-    batch_size: _BatchSize = None,
-    draws: _Draws = 200,
-    prior_precision: Annotated[
-        float, typer.Option(help="Of standardised coefficients and the intercept.")
-    ] = 1.0,
-    missing: Missing = "refuse",
-    drop: Drop = None,
-    keep: Keep = None,
-    categorical: Categorical = None,
-    parse_dates: ParseDates = None,
-    decimal: Decimal = ".",
-    thousands: Thousands = "",
-    seed: _Seed = 0,
-    quiet: Quiet = False,
-) -> None:
-    """Check on simulated targets that intervals contain the truth as often as they should.
-
-    The table's own columns are kept; coefficients are drawn from the prior.
-
-    Example: ornstein calibrate houses.csv --target price -o ranks.png
-    """
-    import ornstein
-    from ornstein import tables
-
-    if out is not None:
-        _refuse_picture("--out", out)
-    options = {
-        "target": target,
-        "model": model,
-        "missing": missing,
-        "drop": drop,
-        "keep": keep,
-        "categorical": categorical,
-        "parse_dates": parse_dates,
-        "decimal": decimal,
-        "thousands": thousands,
-    }
-    encoding, X, y, notes = learn_table(read_table(table, options), options)
-    say = Console(stderr=True, quiet=quiet, highlight=False)
-    for note in notes:
-        say.print(note, markup=False, soft_wrap=True)
-    found = ornstein.calibrate(
-        tables.posterior(X, y, encoding, [prior_precision] * (X.shape[1] + 1)),
-        runs,
-        key=seed,
-        progress=False if quiet else None,
-        method=method,
-        batch_size=batch_size,
-        draws=draws,
-    )
-    typer.echo(str(found))
-    if out is not None:
-        from ornstein.results import plots
-
-        found.plot(plots.plain(table.name)).savefig(out, dpi=110)
-
-
-def _refuse_picture(option: str, path: Path) -> None:
-    """Raise if a picture cannot be written in that format, before anything is computed."""
-    from ornstein._base import checks
-
-    checks.choice(option, path.suffix.lower(), (".png", ".pdf", ".svg", ".jpg"))

@@ -1,0 +1,48 @@
+"""Options that several commands on tables share, and what they refuse or say alike."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+
+if TYPE_CHECKING:
+    from ornstein.tables import TableModel
+
+Target = Annotated[str, typer.Option("--target", "-t", help="Column to predict.")]
+Model = Annotated[
+    str | None,
+    typer.Option(
+        "--family",
+        "--model",
+        "-m",
+        help="Of the target, as ornstein fit --help lists them; guessed if not given.",
+    ),
+]
+TablePath = Annotated[Path, typer.Argument(help="CSV or Parquet file.")]
+BatchSize = Annotated[int | None, typer.Option(min=1, help="Rows per minibatch.")]
+Draws = Annotated[int, typer.Option(min=8, help="Draws per chain; there are four.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")]
+Interval = Annotated[float, typer.Option(help="Probability that the intervals contain.")]
+Unseen = Annotated[
+    str,
+    typer.Option(
+        help="Levels of new rows that were not learned: error, or predict them as the first level "
+        "(baseline) or as the mean of all (average)."
+    ),
+]
+Seed = Annotated[int, typer.Option(min=0, help="Seed of the draws.")]
+
+
+def refuse_picture(option: str, path: Path) -> None:
+    """Raise if a picture cannot be written in that format, before anything is computed."""
+    from ornstein._base import checks
+
+    checks.choice(option, path.suffix.lower(), (".png", ".pdf", ".svg", ".jpg"))
+
+
+def say_unseen(model: "TableModel", frame: Any, say: Console) -> None:
+    """Name the rows that were predicted for levels which were not learned."""
+    for new in model.new_levels(frame):
+        what = f"{new.column!r} has {new.sentence('levels')}. Predicted as asked for (--unseen)."
+        say.print(what, markup=False, soft_wrap=True)
