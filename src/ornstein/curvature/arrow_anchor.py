@@ -11,7 +11,6 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
-import scipy.optimize
 
 from ornstein._base.errors import OptimumError
 from ornstein._base.precision import double_precision
@@ -195,7 +194,9 @@ def _ascended(post: MixedPosterior, anchor: MixedAnchor) -> Vector:
             value, slope = _expected(spec, jnp.asarray(lam), scatters, rows, squares)
         return float(value), np.asarray(slope)
 
-    found = scipy.optimize.minimize(negative, anchor.lam, jac=True, method="L-BFGS-B")
+    from scipy.optimize import minimize  # takes long to import
+
+    found = minimize(negative, anchor.lam, jac=True, method="L-BFGS-B")
     return np.asarray(np.clip(found.x, anchor.lam - 2.0, anchor.lam + 2.0))
 
 

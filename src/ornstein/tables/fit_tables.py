@@ -57,6 +57,8 @@ def fit_table(
 
     Examples
     --------
+    >>> import numpy as np
+    >>> import pandas as pd
     >>> from ornstein import tables
     >>> frame = pd.DataFrame({"dose": np.arange(50.0), "effect": np.arange(50) % 7.0})
     >>> model = fit_table(tables.learn(frame, "effect", "linear"), draws=50)

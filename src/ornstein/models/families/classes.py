@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.special
-import scipy.stats
 
 from ornstein._base.checks import names_of, shown
 from ornstein._base.errors import InputError
@@ -115,7 +114,9 @@ class Binomial(Bernoulli):
     def log_score(self, eta: Vector, y: Vector, numbers: Numbers) -> Vector:
         """Of counts of successes."""
         trials = np.broadcast_to(self._trials(numbers), eta.shape)
-        p = scipy.stats.binom.logpmf(y, trials, scipy.special.expit(eta))
+        from scipy.stats import binom  # takes long to import
+
+        p = binom.logpmf(y, trials, scipy.special.expit(eta))
         return np.asarray(scipy.special.logsumexp(p, axis=0) - np.log(len(eta)))
 
     @classmethod

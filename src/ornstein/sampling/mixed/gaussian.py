@@ -11,7 +11,6 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import scipy.optimize
 
 from ornstein._base.types import Array, PyTree, Vector
 from ornstein.models.random_effects.specification import Specification
@@ -57,7 +56,9 @@ def laplace(spec: Specification, around: Around, widths: Vector) -> tuple[Vector
 
     options = {"maxiter": 20, "ftol": 1e-6}
     zero = np.zeros(len(start))
-    found = scipy.optimize.minimize(negative, zero, jac=True, method="L-BFGS-B", options=options)
+    from scipy.optimize import minimize  # takes long to import
+
+    found = minimize(negative, zero, jac=True, method="L-BFGS-B", options=options)
     columns = []
     for unit in np.eye(len(start)):
         ahead, behind = (negative(found.x + 0.5 * side * unit)[1] for side in (1, -1))
