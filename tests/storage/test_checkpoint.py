@@ -94,7 +94,7 @@ def test_a_run_that_has_ended_is_not_run_again(
         raise AssertionError("planned or sampled again")
 
     monkeypatch.setattr("ornstein.sampling.threads.advance", never)
-    monkeypatch.setattr("ornstein.api.sampling.make_plan", never)
+    monkeypatch.setattr("ornstein.planning.planner.plan", never)
     again = orn.sample(post, draws=40, checkpoint=tmp_path / "run")
     assert np.array_equal(first.flat, again.flat)
     assert contents(tmp_path / "run") == before

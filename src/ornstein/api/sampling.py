@@ -2,47 +2,33 @@
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import replace
 from inspect import signature
 from pathlib import Path
 from typing import Any, Literal, overload
 
-import jax
-import numpy as np
 from jax.sharding import Mesh
 
 from ornstein._base import checks, errors
 from ornstein._base.errors import InputError
-from ornstein._base.progress import bar, phase
-from ornstein._base.types import Key, Vector
-from ornstein.api.drawing import anchored
+from ornstein._base.progress import bar
+from ornstein._base.types import Key
+from ornstein.api.attempts import attempt, first_start, with_restarts
 from ornstein.api.mixed import sample_mixed
-from ornstein.api.pilots import piloted
-from ornstein.api.planning import TOLERANCE, checked_tolerance
 from ornstein.api.planning import plan as make_plan
-from ornstein.api.request import Asked, as_run, over_mesh, with_shapes
-from ornstein.api.resuming import Start, as_arguments, begun, keep
-from ornstein.hyper import Draw, LearningOptions, ascend
+from ornstein.api.request import Asked, over_mesh, with_shapes
+from ornstein.api.resuming import as_arguments, begun, keep
 from ornstein.models.hyper_priors import HyperPrior
-from ornstein.models.hyper_targets import HyperTarget, hyper_target
+from ornstein.models.hyper_targets import hyper_target
 from ornstein.models.posterior import Posterior
 from ornstein.models.random_effects.posterior import MixedPosterior
-from ornstein.planning import planner
 from ornstein.planning.methods import AUTO
 from ornstein.planning.mixed import MixedPlan
-from ornstein.planning.planner import fitting
 from ornstein.planning.plans import Plan
 from ornstein.results.mixed import MixedResult
 from ornstein.results.result import Result
-from ornstein.sampling.engines import ENGINES
 from ornstein.sampling.restarts import MOST
-from ornstein.sampling.run import run_chains
-from ornstein.sampling.settings import Goal, OpenProgress, Run, Settings, check_dtype
-from ornstein.storage.checkpoint import Checkpoint, opened
-
-_FEWEST = 8  # draws a chain of a round to learn from
-_SETTLING = 2  # draws before a round that starts where it is expected to end
-_FRESH = 2**31  # keys beyond those of chains: learning, then restarts
+from ornstein.sampling.settings import Goal, Run, check_dtype
+from ornstein.storage.checkpoint import opened
 
 
 @overload
@@ -247,11 +233,11 @@ def sample(
             arguments = as_arguments(asked.key, given)
             start = begun(folder, post, arguments, plan)
         if start is None:
-            start = _start(asked, post, plan, learn_hyper, plan_options, target)
+            start = first_start(asked, post, plan, learn_hyper, plan_options, target)
             start = start if folder is None else keep(folder, post, arguments, start)
         shown = bar("sampling", progress)
         while True:
-            plan, settings, goal, done = _attempt(asked, start, shown, folder, target)
+            plan, settings, goal, done = attempt(asked, start, shown, folder, target)
             again = asked.again(start, settings, done.status)
             if again is None:
                 break
@@ -259,7 +245,7 @@ def sample(
             message = f"{done.status.message} Restarting, {news}"
             warnings.warn(message, errors.DivergenceWarning, stacklevel=2)
             start = again if folder is None else keep(folder, post, arguments, again)
-    done = _with_restarts(done, start)
+    done = with_restarts(done, start)
     _tell(done, goal, None if folder is None else folder.folder)
     return Result(
         done.flat,
@@ -355,99 +341,3 @@ def _refuse_mixture(
             raise InputError(f"{unknown!r} belongs to plan, but a plan was given.")
         near = checks.nearest(unknown, signature(sample).parameters)
         raise InputError(f"sample has no argument {unknown!r}.{near}")
-
-
-def _start(
-    asked: Asked,
-    post: Posterior,
-    plan: Plan | None,
-    learn_hyper: bool | Mapping[str, Any],
-    plan_options: Mapping[str, Any],
-    target: HyperTarget | None,
-) -> Start:
-    """Plan, or learn and plan, where no plan is given."""
-    learning, beside, options = None, None, dict(plan_options)
-    tolerance = checked_tolerance(options.pop("tolerance", TOLERANCE))
-    made = plan is None
-    if learn_hyper is not False:
-        how = LearningOptions.checked(learn_hyper if isinstance(learn_hyper, Mapping) else {})
-        wanted = asked.draws if isinstance(asked.draws, int) else None
-        with phase("learning the hyperparameters", asked.progress):
-            post, plan, learning = ascend(post, options, how, _rounds(asked), wanted)
-    elif plan is None:
-        with phase("planning", asked.progress):
-            plan = planner.plan(post, **options)
-    if target is not None and learning is not None:
-        key = jax.random.fold_in(asked.key, _FRESH - 1)
-        run = asked.chains, asked.dtype, key, asked.progress
-        post, plan, beside = anchored(post, options, learning, target, *run)
-    post = fitting(post, plan)
-    if made and beside is None:
-        with phase("testing the plan on a short run", asked.progress):
-            plan = piloted(post, plan, tolerance, options, asked.dtype, asked.mesh is not None)
-    dispersion = plan.dispersion if asked.dispersion is None else asked.dispersion
-    return Start(post, plan, learning, dispersion, beside=beside)
-
-
-def _attempt(
-    asked: Asked,
-    start: Start,
-    shown: OpenProgress,
-    folder: Checkpoint | None,
-    target: HyperTarget | None,
-) -> tuple[Plan, Settings, Goal | None, Run]:
-    """One run by the plan's own engine, and what it was; restarts have keys of their own."""
-    plan, settings, goal = asked.settled(start)
-    post, key, attempt = start.post, asked.key, len(start.restarts)
-    if plan.is_chain:
-        key = jax.random.fold_in(key, _FRESH + attempt) if attempt else key
-        drawn = None
-        if start.beside is not None and target is not None:
-            drawn = start.beside.drawn(target)
-            if asked.thin is None:
-                settings = replace(settings, thin=start.beside.thin)
-        done = run_chains(post, plan, key, settings, shown, goal, None, folder, asked.mesh, drawn)
-        return plan, settings, goal, done
-    ended = None if folder is None else folder.ended()
-    if ended is not None and isinstance(ended["done"], Run):
-        return plan, settings, goal, ended["done"]
-    done = ENGINES[plan.engine](post, plan, key, settings, shown)
-    if folder is not None:
-        folder.end({"done": done})
-    return plan, settings, goal, done
-
-
-def _with_restarts(done: Run, start: Start) -> Run:
-    """The run, with a status that says how often it was started again."""
-    if not start.restarts:
-        return done
-    times = f"after {len(start.restarts)} restart{'s' if len(start.restarts) > 1 else ''}"
-    story = "; ".join(f"non-finite at step {step}, then {how}" for how, step in start.restarts)
-    message = f"{done.status.message} {times if done.status.ok else f'This was {times}'}: {story}"
-    status = replace(done.status, message=message)
-    steps = np.array([step for _, step in start.restarts], float)
-    return done._replace(status=status, path={**done.path, "restarts": steps})
-
-
-def _rounds(asked: Asked) -> Draw:
-    """Short runs to learn from, each starting where the last one ended."""
-    shown, keys = bar("learning", asked.progress), jax.random.fold_in(asked.key, _FRESH)
-
-    def draw(post: Posterior, plan: Plan, number: int, wanted: int, last: Vector | None) -> Vector:
-        each = max(_FEWEST, -(-wanted // asked.chains))
-        draws = min(plan.draws, _FEWEST * -(-each // _FEWEST))  # few lengths, so few compilations
-        warmup = min(plan.warmup, _SETTLING * plan.thin)
-        settings = Settings(asked.chains, draws, plan.thin, warmup, 1.0, asked.dtype, None)
-        fresh = jax.random.fold_in(keys, number)
-        if plan.is_chain:
-            planned = as_run(plan, settings)
-            done = run_chains(post, planned, fresh, settings, shown, starts=last, mesh=asked.mesh)
-        else:
-            done = ENGINES[plan.engine](post, plan, fresh, settings, shown)
-        if done.status.kind == "interrupted":
-            raise KeyboardInterrupt("interrupted while learning: nothing has been drawn yet.")
-        if not done.status.ok:
-            raise errors.UnstablePlanError(f"while learning, {done.status.message}")
-        return done.flat
-
-    return draw
