@@ -14,6 +14,7 @@ import ornstein as orn
 from ornstein import tables
 from ornstein.results import plots, report
 
+GROUPS = pd.DataFrame({"mean": [1.25], "where": ["<i>north</i>"]}, index=["<b>one</b>"])
 VOID = {"meta", "link", "img", "br"}
 NASTY = ["<script>alert(1)</script>", "a&b", '"quoted"', "{{ 7 * 7 }}", "$x^2$", "größe"]
 
@@ -26,6 +27,7 @@ class Page(HTMLParser):
         self.open: list[str] = []
         self.tags: list[tuple[str, dict[str, str | None]]] = []
         self.words = ""
+        self.headings: list[str] = []
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -38,6 +40,8 @@ class Page(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         self.words += data
+        if self.open and self.open[-1] in ("h1", "h2", "h3"):
+            self.headings.append(data)
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +56,10 @@ def page() -> Page:
         about=model.about(),
         remarks=model.remarks,
         summary=model.summary(),
-        sections=[report.Section(*model.fit_picture(frame))],
+        sections=[
+            report.Section("Groups", "Where.", table=GROUPS, under="coefficients"),
+            report.Section(*model.fit_picture(frame)),
+        ],
         command="ornstein fit '<b>'",
     )
     return Page(text)
@@ -60,19 +67,25 @@ def page() -> Page:
 
 def test_the_page_is_whole(page: Page) -> None:
     assert page.open == []
-    for heading in (
-        "Model and data",
-        "The plan and the run",
-        "Hyperparameters",
-        "Coefficients",
-        "Residuals and coverage",
+    headings = [
+        "How good is the model?",
+        "Did it converge?",
         "Traces and ranks",
+        "Can the intervals be trusted?",
+        "Does the model fit its rows?",
+        "Residuals and coverage",
+        "Coefficients",
+        "Groups",
+        "Model and data",
+        "Details",
+        "The plan and the run",
+        "Checks of the assumptions",
+        "Hyperparameters",
         "Predicted and measured covariance",
         "Gradient noise",
-        "Checks of the assumptions",
         "Reproduce this run",
-    ):
-        assert heading in page.words
+    ]
+    assert page.headings[1:] == headings
     assert "nats" in page.words
     # forest; residuals, coverage; three traces with ranks; two maps, spread; two of noise; paths of
     # two hyperparameters
@@ -85,6 +98,8 @@ def test_names_are_text_never_markup(page: Page) -> None:
         assert name in page.words
     assert "49" not in re.findall(r"\{\{ 7 \* 7 \}\}|\b49\b", page.words)
     assert "ornstein fit '<b>'" in page.words
+    for cell in ("<b>one</b>", "1.25", "<i>north</i>"):
+        assert cell in page.words
 
 
 def test_nothing_is_fetched_from_outside(page: Page) -> None:
@@ -112,7 +127,7 @@ def test_a_failed_run_says_so(tmp_path: Path) -> None:
     result = orn.sample(post, draws=60)
     report.write(tmp_path / "page.html", result)
     words = Page((tmp_path / "page.html").read_text()).words
-    assert "The model does not fit its rows well" in words
+    assert re.search(r"Does the model fit its rows\?\s*fail No", words)
 
 
 def test_pictures_of_calibration_show_what_is_there() -> None:

@@ -104,15 +104,13 @@ def test_it_renders_and_fetches_and_runs_nothing(browser: Browser, page: Path) -
     )
     assert headings[0] == "</title><script>window.ran=1</script>"
     assert headings[1:] == [
-        "Model and data",
-        "The plan and the run",
+        "How good is the model?",
+        "Did it converge?",
+        "Can the intervals be trusted?",
+        "Does the model fit its rows?",
         "Coefficients",
-        "Residuals and coverage",
-        "Hyperparameters",
-        "Traces and ranks",
-        "Predicted and measured covariance",
-        "Gradient noise",
-        "Checks of the assumptions",
+        "Model and data",
+        "Details",
         "Reproduce this run",
     ]
     assert [url for url in visit.requested if not url.startswith("data:")] == [page.as_uri()]

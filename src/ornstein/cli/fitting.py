@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from functools import partial
 from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 from rich.console import Console
@@ -40,9 +40,7 @@ from ornstein.cli.reading_options import (
 )
 from ornstein.cli.root import Quiet, app, since_start
 
-if TYPE_CHECKING:
-    from ornstein.results.diagnosis import Diagnosis
-    from ornstein.results.result import Result
+_COLOURS = {"warn": "yellow", "fail": "red"}  # of answers
 
 
 @app.command()
@@ -100,6 +98,9 @@ def fit(
     strict: Annotated[
         bool, typer.Option(help="End with exit code 2 if the draws or the model fail a check.")
     ] = False,
+    details: Annotated[
+        bool, typer.Option("--details", help="Print the checks of the theory's assumptions, too.")
+    ] = False,
     as_json: AsJson = False,
     quiet: Quiet = False,
 ) -> None:
@@ -145,10 +146,10 @@ def fit(
             places = {"table": table, "out": out, "predict": predict}
             where = {name: path and str(path.absolute()) for name, path in places.items()}
             asked = {"overwrite": overwrite, "interval": interval, "unseen": unseen}
-            keep_command(checkpoint, options, {**where, **asked, "strict": strict})
-        passed = _fit(
-            table, out, predict, interval, unseen, overwrite, checkpoint, as_json, quiet, options
-        )
+            asked |= {"strict": strict, "details": details}
+            keep_command(checkpoint, options, {**where, **asked})
+        wanted = Wanted(interval, unseen, overwrite, details, as_json, quiet)
+        passed = _fit(table, out, predict, checkpoint, wanted, options)
     if strict and not passed:
         raise typer.Exit(2)
 
@@ -214,21 +215,29 @@ def _saying_how_to_resume(checkpoint: Path | None) -> Iterator[None]:
         raise typer.Exit(130) from None
 
 
+class Wanted(NamedTuple):
+    """What is to be written and said of a fit."""
+
+    interval: float
+    unseen: str
+    overwrite: bool
+    details: bool
+    as_json: bool
+    quiet: bool
+
+
 def _fit(
     table: Path,
     out: Path,
     new: Path | None,
-    interval: float,
-    unseen: str,
-    overwrite: bool,
     checkpoint: Path | None,
-    as_json: bool,
-    quiet: bool,
+    wanted: Wanted,
     options: dict[str, Any],
 ) -> bool:
     """Fit, write the folder and say what was found; whether no check failed."""
     from ornstein._base.progress import phase
     from ornstein.results import report
+    from ornstein.results.answers import answers, failed
     from ornstein.results.arviz import mass
     from ornstein.storage.checkpoint import keep_answer
     from ornstein.storage.folders import Writer
@@ -236,8 +245,9 @@ def _fit(
     from ornstein.tables.model import read_new
     from ornstein.tables.text_files import NumberMarks
 
+    interval, unseen = wanted.interval, wanted.unseen
     mass(interval)
-    bars = False if quiet else None
+    bars = False if wanted.quiet else None
     with phase(f"reading {table.name}", bars):
         frame = read_table(table, options)
     encoded = learn_table(frame, options)
@@ -248,10 +258,11 @@ def _fit(
     marks = NumberMarks(options["decimal"], options["thousands"])
     new_frame = None if new is None else read_new(new, encoded.encoding, marks, unseen)
     run = {name: value for name, value in options.items() if name not in READING}
-    say = Console(stderr=True, quiet=quiet, highlight=False)
+    say = Console(stderr=True, quiet=wanted.quiet, highlight=False)
     fitted = fit_tables.fit_table(encoded, progress=bars, checkpoint=checkpoint, marks=marks, **run)
     with phase("checking the draws", bars):
         found, diagnosis = fitted.summary(interval), fitted.result.diagnose()
+    answered = answers(fitted.result, diagnosis)
     with phase("comparing predictions with the rows", bars):
         agreement = report.Section(*fitted.fit_picture(pictured))
     page = partial(
@@ -266,6 +277,7 @@ def _fit(
         key=options["key"],
         diagnosis=diagnosis,
         seconds=since_start,
+        answered=answered,
     )
     files: dict[str, Writer] = {"summary.csv": found.to_csv, "report.html": page}
     if new_frame is not None:
@@ -274,30 +286,25 @@ def _fit(
             predictions = fitted.predict(new_frame, interval, unseen)
         files["predictions.csv"] = partial(predictions.to_csv, index=False)
     with phase("drawing pictures and writing the folder", bars):
-        place = fitted.save(out, files, overwrite)
+        place = fitted.save(out, files, wanted.overwrite)
     for remark in fitted.remarks:
         say.print(remark, markup=False, soft_wrap=True)
-    if as_json:
+    if wanted.as_json:
         typer.echo(found.to_json(orient="index", force_ascii=False))
-        return _passed(fitted.result, diagnosis)
+        return not failed(answered)
     narrow = found.drop(columns=report.LEFT_OUT)
     shown = Table("", *narrow.columns)
     for name, row in report.cells(narrow):
         shown.add_row(escape(name), *row)
+    for answer in answered:
+        say.print(str(answer), style=_COLOURS.get(answer.verdict), markup=False, soft_wrap=True)
     Console().print(shown)
-    say.print(str(diagnosis), markup=False, soft_wrap=True)
+    if wanted.details:
+        say.print(f"Details\n{diagnosis}", markup=False, soft_wrap=True)
     took = f"{since_start():.0f} s, of which sampling {fitted.result.seconds:.2g} s"
     say.print(f"saved in {place} after {took}", markup=False, soft_wrap=True)
     say.print(f"open {place / 'report.html'}", markup=False, soft_wrap=True)
     if new_frame is not None:
         what = f"{len(new_frame):,} rows predicted: {place / 'predictions.csv'}"
         say.print(what, markup=False, soft_wrap=True)
-    return _passed(fitted.result, diagnosis)
-
-
-def _passed(result: "Result", diagnosis: "Diagnosis") -> bool:
-    """Whether neither the draws nor the model fail."""
-    from ornstein.results.report import words
-
-    verdicts = words.verdict(result, diagnosis), words.verdict_on_model(diagnosis)
-    return all(one is None or one[0] != "fail" for one in verdicts)
+    return not failed(answered)

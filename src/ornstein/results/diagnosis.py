@@ -16,7 +16,7 @@ from ornstein.results.noise import Noise
 MODEL, STATIONARITY = "model", "stationarity"
 """Checks that are not of the theory's assumptions."""
 
-_VERDICTS = ("ok", "warn", "fail")
+VERDICTS = ("ok", "warn", "fail")
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Diagnosis:
         found = [check.verdict for check in self.checks if self.judges(check)]
         if self.accuracy is not None:
             found.append(self.accuracy.verdict)
-        return max(found, key=_VERDICTS.index, default="ok")
+        return max(found, key=VERDICTS.index, default="ok")
 
     @property
     def sentence(self) -> str:

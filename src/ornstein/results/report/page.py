@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
-import numpy as np
 import pandas as pd
 
 from ornstein._base.checks import few
+from ornstein.results.answers import QUESTIONS, Answer, answers, cells
 from ornstein.results.diagnosis import Diagnosis
 from ornstein.results.report import pictures, words
 from ornstein.results.result import Result
@@ -37,6 +37,7 @@ def render(
     key: int | None = None,
     diagnosis: Diagnosis | None = None,
     seconds: Callable[[], float] | None = None,
+    answered: Sequence[Answer] = (),
 ) -> str:
     """A page of HTML about a result.
 
@@ -49,13 +50,15 @@ def render(
     summary
         A table of coefficients; the result's own if not given.
     sections
-        Further pictures, e.g. of calibration, shown after the coefficients.
+        Further pictures and tables, each under the question or part of the page that it names.
     command, key
         How to reproduce the run: the command or the code, and its key.
     diagnosis
         The result's diagnosis, if it was made already.
     seconds
         Gives the time since the start of all work, to be shown instead of the sampling loop's.
+    answered
+        The answers to the four questions, if they were given already.
 
     Examples
     --------
@@ -69,26 +72,26 @@ def render(
     result.require_draws()
     table = (result.summary() if summary is None else summary).drop(columns=LEFT_OUT)
     diagnosis = result.diagnose() if diagnosis is None else diagnosis
-    found = words.measured(result)
     effective = table["ess_bulk"].to_numpy(float).min()
     coefficients, run = pictures.of_coefficients(result), pictures.of_run(result, diagnosis)
+    every, found = [*sections, *run], words.measured(result)
     whole = None if seconds is None else seconds()
+    parts = (*QUESTIONS, pictures.COEFFICIENTS, pictures.DETAILS)
     page = _template().render(
         title=title,
         about=dict(about or _about(result)),
         remarks=list(remarks),
-        verdicts=[words.verdict(result, diagnosis), words.verdict_on_model(diagnosis)],
+        answers=answered or answers(result, diagnosis),
         figures=words.figures(result, effective, diagnosis.accuracy, whole),
         plan=words.plan_in_words(result, found),
         warnings=list(result.plan.warnings),
         columns=[str(column) for column in table.columns],
         rows=cells(table[:_MOST_ROWS]),
         own_units=summary is not None,
-        left_out=max(0, len(table) - _MOST_ROWS),
         coefficients=coefficients,
-        sections=[*sections, *run],
-        learned=words.learned(result),
-        learning=result.learning,
+        left_out=max(0, len(table) - _MOST_ROWS),
+        sections={part: [one for one in every if one.under == part] for part in parts},
+        table_cells=cells,
         checks=[(diagnosis.shown(check), check) for check in diagnosis],
         command=command,
         settings=words.settings(result, key),
@@ -106,12 +109,3 @@ def _template() -> jinja2.Template:
 def _about(result: Result) -> dict[str, str]:
     parameters = few(list(result.posterior.labels), 8)
     return {"rows": f"{result.plan.num_data:,}", "parameters": parameters}
-
-
-def cells(table: pd.DataFrame) -> list[tuple[str, list[str]]]:
-    """Every row's name, and its numbers to four digits; nothing where there is none."""
-    lines = zip(table.index, table.to_numpy(dtype=float), strict=True)
-    return [
-        (str(name), ["" if np.isnan(value) else f"{value:.4g}" for value in line])
-        for name, line in lines
-    ]

@@ -1,4 +1,4 @@
-"""The pictures of a result, each with a heading and a sentence that says how to read it."""
+"""The sections of a page: pictures and tables, each with a heading and how to read it."""
 
 import base64
 import io
@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import matplotlib
+import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from ornstein.results import plots
+from ornstein.results.answers import CONVERGENCE, FIT, cells
 from ornstein.results.diagnosis import Diagnosis
-from ornstein.results.report.words import compares_matrices
+from ornstein.results.report.words import compares_matrices, learned
 from ornstein.results.result import Result
 
 _INK = "#3a3f47"
@@ -35,18 +37,46 @@ _RULES = "".join(
 _STYLE = f"<style>@media screen and (prefers-color-scheme: dark){{{_RULES}}}</style>"
 
 
+COEFFICIENTS, DETAILS = "coefficients", "details"
+"""Parts of the page that answer none of the questions."""
+
+
 @dataclass(frozen=True)
 class Section:
-    """Pictures with a heading and a sentence that says how to read them."""
+    """Pictures and a table, with a heading and a sentence that says how to read them.
+
+    Attributes
+    ----------
+    heading, text
+        Shown above.
+    figure
+        One picture, or several.
+    table
+        Shown below the pictures.
+    under
+        The part of the page: a name of :data:`ornstein.results.answers.QUESTIONS`,
+        ``coefficients`` or ``details``. Sections of a part are shown in their order.
+    """
 
     heading: str
     text: str
-    figure: Figure | Sequence[Figure]
+    figure: Figure | Sequence[Figure] = ()
+    table: pd.DataFrame | None = None
+    under: str = FIT
 
     def sources(self) -> list[str]:
         """The pictures, as sources of images."""
         figures = [self.figure] if isinstance(self.figure, Figure) else self.figure
         return [data_uri(figure) for figure in figures]
+
+    @property
+    def columns(self) -> list[str]:
+        """Headings of the table."""
+        return [] if self.table is None else [str(column) for column in self.table.columns]
+
+    def rows(self) -> list[tuple[str, list[str]]]:
+        """Lines of the table."""
+        return [] if self.table is None else cells(self.table)
 
 
 def of_coefficients(result: Result) -> Section:
@@ -54,7 +84,7 @@ def of_coefficients(result: Result) -> Section:
     text = "Mean and central 90% interval of every parameter, in the model's own units."
     if result.plan.dim > plots.MOST_PARAMETERS:
         text += " The forty parameters farthest from zero, in standard deviations."
-    return Section("Coefficients", text, plots.intervals(result))
+    return Section("Coefficients", text, plots.intervals(result), under=COEFFICIENTS)
 
 
 def of_run(result: Result, diagnosis: Diagnosis) -> list[Section]:
@@ -65,25 +95,29 @@ def of_run(result: Result, diagnosis: Diagnosis) -> list[Section]:
             "How the values moved while they were learned: evaluations at the optimum, plans, and "
             "rounds of draws. The band is two posterior standard deviations wide to each side."
         )
-        paths = plots.hyperparameters(result.learning, result.posterior.learnable)
-        sections.append(Section("Hyperparameters", text, paths))
+        learning, learnable = result.learning, result.posterior.learnable
+        steps = f"{len(learning.stages)} steps, {learning.replans} re-plans"
+        said = [text, f"Learning: {learning.message}; {steps}.", *learning.notes]
+        paths, values = plots.hyperparameters(learning, learnable), learned(learning, learnable)
+        sections.append(Section("Hyperparameters", " ".join(said), paths, values, DETAILS))
     text = (
         "The parameters with the fewest effective draws. The chains' traces should look alike, and "
         "their ranks should be level."
     )
-    sections.append(Section("Traces and ranks", text, plots.traces(result)))
+    sections.append(Section("Traces and ranks", text, plots.traces(result), under=CONVERGENCE))
     spread = (
         "Each standard deviation is divided by its prediction, with two Monte-Carlo errors: bars "
         "should touch the line."
     )
     if not compares_matrices(result):
-        return [*sections, Section("Predicted and measured spread", spread, plots.spread(result))]
+        picture = plots.spread(result)
+        return [*sections, Section("Predicted and measured spread", spread, picture, under=DETAILS)]
     text = (
         "On the posterior's own scale, exact draws show ones on the diagonal and zeros elsewhere. "
         + spread
     )
     maps = (*plots.covariance_maps(result), plots.spread(result))
-    sections.append(Section("Predicted and measured covariance", text, maps))
+    sections.append(Section("Predicted and measured covariance", text, maps, under=DETAILS))
     noise = plots.gradient_noise(result, diagnosis)
     if noise:
         text = (
@@ -92,7 +126,7 @@ def of_run(result: Result, diagnosis: Diagnosis) -> list[Section]:
             "direction that is least Gaussian; Gaussian steps lie on the line. How much of their "
             "tails reaches the draws is checked below (A1)."
         )
-        sections.append(Section("Gradient noise", text, noise))
+        sections.append(Section("Gradient noise", text, noise, under=DETAILS))
     return sections
 
 

@@ -5,12 +5,13 @@ import platform
 
 import jax
 import numpy as np
+import pandas as pd
 
 from ornstein._base.version import __version__
-from ornstein.hyper.learning import interval
+from ornstein.hyper.learning import Learning, interval
+from ornstein.models.hyperparameters import Learnable
 from ornstein.planning.plans import Plan
 from ornstein.results.accuracy import Accuracy
-from ornstein.results.diagnosis import Diagnosis
 from ornstein.results.measure import MeasuredKL
 from ornstein.results.result import Result
 
@@ -26,22 +27,6 @@ def compares_matrices(result: Result) -> bool:
 def measured(result: Result) -> MeasuredKL | None:
     """Divergence of the draws from the posterior; None where it is not compared."""
     return result.measured_kl() if compares_matrices(result) else None
-
-
-def verdict(result: Result, diagnosis: Diagnosis) -> tuple[str, str]:
-    """On the draws, and in words."""
-    if not result.status.ok:
-        return "fail", result.status.message
-    return diagnosis.verdict, diagnosis.sentence
-
-
-def verdict_on_model(diagnosis: Diagnosis) -> tuple[str, str] | None:
-    """The same of the model; None if it seems to fit."""
-    model = diagnosis["model"]
-    fits = {"warn": "may not fit its rows", "fail": "does not fit its rows well"}
-    if model.verdict == "ok":
-        return None
-    return model.verdict, f"The model {fits[model.verdict]}: {model.remedy}."
 
 
 def figures(
@@ -144,17 +129,17 @@ def nats(value: float) -> str:
     return f"{value:.2g} nats" if value >= 1e-4 else "below 0.0001 nats"
 
 
-def learned(result: Result) -> list[list[str]]:
-    """One line per learned hyperparameter: name, value, Monte-Carlo error, interval."""
-    learning = result.learning
-    if learning is None:
-        return []
-    low, value, high = interval(learning, result.posterior.learnable)
+def learned(learning: Learning, learnable: Learnable) -> pd.DataFrame:
+    """One line per learned hyperparameter: value, Monte-Carlo error, interval."""
+    low, value, high = interval(learning, learnable)
     errors = np.concatenate([np.reshape(leaf, -1) for leaf in jax.tree.leaves(learning.errors)])
-    return [
-        [label, *(f"{number:.4g}" for number in numbers)]
-        for label, *numbers in zip(learning.labels, value, errors, low, high, strict=True)
-    ]
+    columns = {
+        "value": value,
+        "Monte-Carlo error": errors,
+        "low 95%": low,
+        "high 95%": high,
+    }
+    return pd.DataFrame(columns, index=list(learning.labels))
 
 
 def settings(result: Result, key: int | None) -> dict[str, str]:

@@ -1,0 +1,171 @@
+"""The four questions that a person asks of a fit, in this order, and their answers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from ornstein._base.checks import aligned
+from ornstein.results.accuracy import Accuracy
+from ornstein.results.diagnosis import MODEL, STATIONARITY, VERDICTS, Diagnosis
+from ornstein.results.result import Result
+
+QUALITY, CONVERGENCE, INTERVALS, FIT = "quality", "convergence", "intervals", "fit"
+
+QUESTIONS = {
+    QUALITY: "How good is the model?",
+    CONVERGENCE: "Did it converge?",
+    INTERVALS: "Can the intervals be trusted?",
+    FIT: "Does the model fit its rows?",
+}
+"""By name, in the order in which they are answered."""
+
+_INDENT = " " * 6
+
+UNJUDGED = ""
+"""The verdict of an answer that states and does not judge."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """One thing that was found, with what to do about it."""
+
+    verdict: str
+    sentence: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """To one of :data:`QUESTIONS`: ``print`` says it.
+
+    Attributes
+    ----------
+    name
+        Of the question.
+    verdict
+        ``ok``, ``warn``, ``fail``, ``cannot tell``, or nothing where there is nothing to judge.
+    sentence
+        The answer.
+    points
+        What was found, with what to do; the first one is the most important.
+    table
+        Figures, such as scores.
+    """
+
+    name: str
+    verdict: str
+    sentence: str
+    points: Sequence[Point] = ()
+    table: pd.DataFrame | None = None
+
+    @property
+    def question(self) -> str:
+        """In words."""
+        return QUESTIONS[self.name]
+
+    def __str__(self) -> str:
+        """Question, answer, figures, and what to do, a line each."""
+        lines = [f"{self.verdict:<6}{self.question}", f"{_INDENT}{self.sentence}"]
+        if self.table is not None:
+            lines += [_INDENT + line for line in aligned(_rows(self.table))]
+        for point in self.points:
+            lines += [_INDENT + line for line in point.sentence.splitlines()]
+            lines += [f"{_INDENT}-> {point.remedy}"] if point.remedy else []
+        return "\n".join(lines)
+
+
+def _rows(table: pd.DataFrame) -> list[tuple[str, ...]]:
+    head = ("", *map(str, table.columns))
+    return [head, *((name, *line) for name, line in cells(table))]
+
+
+def cells(table: pd.DataFrame) -> list[tuple[str, list[str]]]:
+    """Every row's name, and its numbers to four digits; nothing where there is none."""
+    return [
+        (str(name), ["" if pd.isna(value) else _shown(value) for value in line])
+        for name, line in zip(table.index, table.to_numpy(dtype=object), strict=True)
+    ]
+
+
+def _shown(value: Any) -> str:
+    return value if isinstance(value, str) else f"{float(value):.4g}"
+
+
+def answers(
+    result: Result, diagnosis: Diagnosis, quality: Answer | None = None
+) -> tuple[Answer, ...]:
+    """What a run says to every question, of which the first needs rows that were held out."""
+    first = quality or Answer(QUALITY, UNJUDGED, "Not measured: no rows were held out.")
+    return first, _convergence(result, diagnosis), _intervals(result, diagnosis), _fit(diagnosis)
+
+
+def worst(verdicts: Sequence[str]) -> str:
+    """The worst verdict of all."""
+    return max(verdicts, key=VERDICTS.index, default="ok")
+
+
+def failed(found: Sequence[Answer]) -> bool:
+    """Whether any answer is a no."""
+    return any(answer.verdict == "fail" for answer in found)
+
+
+def _convergence(result: Result, diagnosis: Diagnosis) -> Answer:
+    if not result.status.ok:
+        return Answer(CONVERGENCE, "fail", result.status.message)
+    check = diagnosis[STATIONARITY]
+    facts = f"{check.meaning}: {check.number:.3g}"
+    if check.verdict == "ok":
+        return Answer(CONVERGENCE, "ok", f"Yes: the chains agree ({facts}).")
+    sentence = {"warn": "Nearly", "fail": "No"}[check.verdict]
+    return Answer(
+        CONVERGENCE,
+        check.verdict,
+        f"{sentence}: the chains differ ({facts}).",
+        [Point(check.verdict, "The chains have not forgotten their start.", check.remedy)],
+    )
+
+
+def _intervals(result: Result, diagnosis: Diagnosis) -> Answer:
+    accuracy = diagnosis.accuracy
+    if not result.status.ok:
+        return Answer(INTERVALS, "fail", "No: the run did not end as planned.")
+    if accuracy is None:
+        broken = [
+            Point(check.verdict, f"Does not hold: {check}.", check.remedy)
+            for check in diagnosis
+            if diagnosis.judges(check) and check.name != STATIONARITY and check.verdict != "ok"
+        ]
+        verdict = worst([point.verdict for point in broken])
+        sentence = f"Not measured against the posterior: {diagnosis.unmeasured}."
+        return Answer(INTERVALS, verdict, sentence, broken)
+    points = []
+    if accuracy.verdict != "ok":
+        points.append(Point(accuracy.verdict, str(accuracy), _how_to_come_closer(result)))
+    said = {"ok": "Yes", "warn": "Nearly", "fail": "No"}[accuracy.verdict]
+    return Answer(INTERVALS, accuracy.verdict, f"{said}: {_uncapitalised(accuracy)}", points)
+
+
+def _uncapitalised(accuracy: Accuracy) -> str:
+    return accuracy.sentence[0].lower() + accuracy.sentence[1:]
+
+
+def _how_to_come_closer(result: Result) -> str:
+    """What brings draws of a run nearer to the posterior, and is not what was done."""
+    draws = result.flat.shape[1]
+    more = f"make more draws: draws={4 * draws} (--draws {4 * draws})"
+    if result.plan.method == "nuts":
+        return more
+    if result.plan.method == "rotation":
+        return f"{more}; if that does not do, method='nuts' (--method nuts), which takes longer"
+    return "use the default method, which follows posteriors of other shapes: leave out method"
+
+
+def _fit(diagnosis: Diagnosis) -> Answer:
+    check = diagnosis[MODEL]
+    if check.verdict == "ok":
+        return Answer(FIT, "ok", "Yes, as far as these rows can tell.")
+    said = {"warn": "Perhaps not", "fail": "No"}[check.verdict]
+    facts = f"{check.number:.3g} {check.meaning}"
+    return Answer(FIT, check.verdict, f"{said}.", [Point(check.verdict, facts, check.remedy)])
