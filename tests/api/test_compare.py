@@ -15,7 +15,9 @@ from ornstein.api.comparison import DEFAULT, affordable
 from ornstein.cli import app
 from ornstein.data.datasets import Dataset
 from ornstein.experiments.divergence import METHODS, PAPER, PROBLEMS, figure1, figure2, table1
+from ornstein.planning.methods import find
 from ornstein.results import plots
+from ornstein.results.comparison import Comparison, Entry
 from ornstein.results.measure import kl_error, measured_kl
 from support.problems import mild_regression, regression
 
@@ -59,8 +61,65 @@ def test_what_is_measured_is_what_was_predicted() -> None:
         assert entry.ess_per_second > 0
     assert found["exact"].gradient_evaluations > 0
     assert found["laplace"].gradient_evaluations == 0
-    assert "the exact posterior" in str(found)
+    judged = {entry.method: entry.verdict for entry in found.entries}
+    assert judged["sgld"] == judged["sgd-scalar"] == "fail"
+    assert judged["exact"] == judged["laplace"] == "ok"
+    assert found.recommendation.method in [name for name in names if judged[name] == "ok"]
+    assert str(found).endswith(found.recommendation.reason)
     assert len(plots.comparison(found, "all").axes) == 1
+
+
+def test_laplace_is_judged_by_the_posterior_and_not_by_itself() -> None:
+    """A skewed posterior: few events, and a Gaussian that is far off."""
+    rng = np.random.default_rng(3)
+    X = rng.normal(size=(60, 6))
+    y = (X[:, 0] + 0.3 * rng.normal(size=60) > 1.2).astype(float)
+    post = orn.models.logistic(X, y, prior_precision=0.05, intercept=True)
+    found = orn.compare(post, ["laplace", "rotation"], options={"rotation": {"batch_size": 60}})
+    assert found["laplace"].measured_kl is not None
+    assert found["laplace"].measured_kl < 0.1
+    assert found["laplace"].verdict == "fail"
+    assert found["rotation"].mean_error is not None
+    assert found["laplace"].mean_error is not None
+    assert found["rotation"].mean_error < 0.5 * found["laplace"].mean_error
+
+
+def entry(
+    method: str, rate: float, error: float, verdict: str = "ok", planning: float = 0.0
+) -> Entry:
+    return Entry(
+        method,
+        draws=4000,
+        ess_per_second=rate,
+        planning_seconds=planning,
+        mean_error=error,
+        sd_error=0.01,
+        verdict=verdict,
+    )
+
+
+@pytest.mark.parametrize(
+    ("entries", "method", "said"),
+    [
+        # the default, though another saves a second
+        ([entry("rotation", 1e3, 0.02), entry("laplace", 1e6, 0.12)], "rotation", "saves little"),
+        # another where it saves minutes
+        ([entry("rotation", 10.0, 0.02), entry("exact", 1e3, 0.05)], "exact", "quickest of 2"),
+        # the only right one, however slow
+        ([entry("rotation", 10.0, 0.02), entry("sgld", 1e6, 0.5, "fail")], "rotation", "no other"),
+        ([entry("sgld", 1e3, 0.5, "fail"), Entry("sgd", note="why")], None, "Take none of these"),
+        ([entry("exact", 1e3, 0.16, "warn")], None, "more draws may show"),
+        ([Entry("sgd", note="why"), Entry("sgld", note="why")], None, "No method could be run"),
+    ],
+)
+def test_what_is_recommended_and_why(entries: list[Entry], method: str | None, said: str) -> None:
+    found = Comparison(tuple(entries), "NUTS", {}).recommendation
+    assert found.method == method
+    assert said in found.reason
+
+
+def test_fit_accepts_every_name_that_is_compared() -> None:
+    assert all(find(name).method.name in orn.METHODS for name in DEFAULT)
 
 
 @pytest.mark.slow
@@ -157,11 +216,15 @@ def test_compare_a_table_from_the_command_line(tmp_path: Path) -> None:
     arguments += ["--json", str(tmp_path / "out.json"), "--plot", str(tmp_path / "out.png")]
     done = CliRunner().invoke(app, arguments, catch_exceptions=False)
     assert done.exit_code == 0
-    assert "laplace" in done.stdout
+    assert done.stdout.splitlines()[-1].startswith(("Take exact", "Take laplace"))
     saved = json.loads((tmp_path / "out.json").read_text())
     assert [entry["method"] for entry in saved["methods"]] == ["exact", "laplace"]
     assert saved["methods"][0]["measured_kl"] < 0.1
     assert (tmp_path / "out.png").stat().st_size > 1000
+    failed = CliRunner().invoke(app, [*arguments[:6], "--method", "exact-per-class"])
+    assert failed.exit_code == 1
+    assert "exact-per-class not run: " in failed.stderr
+    assert "No method could be run" in failed.stdout
     with pytest.raises(orn.InputError, match=r"--plot='.foo' is not known"):
         CliRunner().invoke(app, [*arguments, "--plot", "a.foo"], catch_exceptions=False)
 

@@ -1,7 +1,8 @@
-"""Every method on one posterior: what was predicted, what was measured, what it costs."""
+"""Every method on one posterior: how far its draws are off, and what they cost."""
 
 import math
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ from ornstein.models.posterior import Posterior
 from ornstein.planning.methods import find
 from ornstein.planning.planner import plan as make_plan
 from ornstein.planning.plans import Plan
+from ornstein.results.accuracy import measure
 from ornstein.results.comparison import Comparison, Entry
 from ornstein.results.measure import kl_error, measured_kl, min_ess
 from ornstein.results.result import Result
@@ -25,6 +27,7 @@ _MOST_ROWS = 6e9  # row visits of all chains together; beyond, a run is cut shor
 _FEWEST_DRAWS = 250  # a chain, of a run that is cut short
 _MANY_CHAINS = 2000  # started in stationarity, where even that is too long
 _SHORT_RUN = 20_000  # steps of each, at most
+_WORK = 1e9  # multiplications to measure a method's draws by
 _RELAXED = 3  # relaxation times after which a direction has forgotten its start
 
 
@@ -56,7 +59,11 @@ def compare(
     progress: bool | None = None,
     options: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> Comparison:
-    """Run several methods on one posterior; compare prediction, measurement and cost.
+    """Run several methods on one posterior, and recommend one by the error of its draws and time.
+
+    Draws are judged by the posterior itself (X12), as :func:`ornstein.check` does, not by a
+    Gaussian: Laplace's approximation is judged like all others. ``print`` shows a table, why a
+    method was not run, and which to take.
 
     A run that would visit too many rows keeps fewer draws; where even 250 a chain are too many,
     2,000 chains are started from the predicted covariance and run up to 20,000 steps each:
@@ -73,8 +80,9 @@ def compare(
     draws, chains
         Kept draws per chain, and chains.
     reference
-        ``laplace``, the Gaussian at the optimum (exact for linear regression), or ``nuts``, a
-        Gaussian of its draws' mean and covariance (needs the extra ``reference``).
+        What divergences are measured from, which decide nothing: ``laplace``, the Gaussian at the
+        optimum (exact for linear regression), or ``nuts``, a Gaussian of its draws' mean and
+        covariance (needs the extra ``reference``).
     key, dtype, progress
         As for :func:`ornstein.sample`.
     options
@@ -86,8 +94,10 @@ def compare(
     >>> X = np.linspace(-1, 1, 500)[:, None]
     >>> post = orn.models.linear(X, np.sin(X[:, 0]))
     >>> found = orn.compare(post, methods=["exact", "laplace"], batch_size=20)
-    >>> [entry.method for entry in found.entries], found["exact"].predicted_kl < 1e-9
-    (['exact', 'laplace'], True)
+    >>> [(entry.method, entry.verdict) for entry in found.entries]
+    [('exact', 'ok'), ('laplace', 'ok')]
+    >>> found.recommendation.method
+    'laplace'
     """
     names = [methods] if isinstance(methods, str) else list(methods)
     if not names:
@@ -107,10 +117,22 @@ def compare(
             ready(name)
             given = {"batch_size": batch_size, **(options or {}).get(name, {})}
             entry, result = run_one(post, name, given, target, draws, chains, key, dtype)
-            entries.append(entry)
+            entries.append(entry if result is None else _judged(post, entry, result))
             if result is not None:
                 results[name] = result
     return Comparison(tuple(entries), target.name, results)
+
+
+def _judged(post: Posterior, entry: Entry, result: Result) -> Entry:
+    """The entry with the error of its draws; where they cannot be judged, the note says why."""
+    if not result.status.ok:
+        return replace(entry, verdict="fail")
+    try:
+        found = measure(post, result.flat, _WORK)
+    except InputError as error:
+        return replace(entry, note="; ".join(filter(None, [entry.note, str(error)])))
+    mean, sd = (float(np.abs(part).max()) for part in (found.mean_error, found.sd_error))
+    return replace(entry, mean_error=mean, sd_error=sd, verdict=found.verdict)
 
 
 class Reference(NamedTuple):

@@ -7,7 +7,17 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from ornstein.cli.options import BatchSize, Draws, Model, Seed, TablePath, Target, refuse_picture
+from ornstein.cli.options import (
+    BatchSize,
+    Draws,
+    Model,
+    NoiseScale,
+    PriorPrecision,
+    Seed,
+    TablePath,
+    Target,
+    refuse_picture,
+)
 from ornstein.cli.reading_options import (
     Categorical,
     Decimal,
@@ -33,8 +43,11 @@ def compare(
     ] = None,
     batch_size: BatchSize = None,
     draws: Draws = 1000,
+    prior_precision: PriorPrecision = None,
+    noise_scale: NoiseScale = None,
     reference: Annotated[
-        str, typer.Option(help="What divergences are measured from: laplace or nuts.")
+        str,
+        typer.Option(help="What divergences in the JSON file are measured from: laplace or nuts."),
     ] = "laplace",
     missing: Missing = "refuse",
     drop: Drop = None,
@@ -50,13 +63,18 @@ def compare(
     plot: Annotated[Path | None, typer.Option(help="Picture to write, too.")] = None,
     quiet: Quiet = False,
 ) -> None:
-    """Compare methods on a table: predicted and measured error, time, effective draws.
+    """Compare methods on a table by the error of their draws and by time, and recommend one.
+
+    All have the prior precision and the noise scale that ornstein fit finds, unless they are given.
+    The method's name is what ornstein fit --method takes.
 
     Example: ornstein compare houses.csv --target price --method exact --method nuts
     """
     import ornstein
-    from ornstein import tables
+    from ornstein._base.progress import phase
     from ornstein.api.comparison import DEFAULT
+    from ornstein.tables import fit_tables
+    from ornstein.tables.fitting import settled
 
     if plot is not None:
         from ornstein.results import plots
@@ -73,28 +91,33 @@ def compare(
         "decimal": decimal,
         "thousands": thousands,
     }
-    encoding, X, y, notes = learn_table(read_table(table, options), options)
+    encoded = learn_table(read_table(table, options), options)
     say = Console(stderr=True, quiet=quiet, highlight=False)
-    for note in notes:
-        say.print(note, markup=False, soft_wrap=True)
+    bars = False if quiet else None
+    with phase("fitting, for prior and noise", bars):
+        fitted = fit_tables.fit_table(encoded, prior_precision, noise_scale, seed, progress=bars)
+    for remark in fitted.remarks:
+        say.print(remark, markup=False, soft_wrap=True)
     found = ornstein.compare(
-        tables.posterior(X, y, encoding),
+        settled(fitted.result),
         tuple(methods) if methods else DEFAULT,
         batch_size=batch_size,
         draws=draws,
         reference=reference,
         key=seed,
-        progress=False if quiet else None,
+        progress=bars,
     )
     head, *rows = found.rows()
-    shown = Table(*head, caption=f"KL in nats, from {found.reference}")
+    shown = Table(*head, caption=found.legend)
     for row in rows:
         shown.add_row(*row)
     Console().print(shown)
-    for entry in found.entries:
-        if entry.note:
-            say.print(f"{entry.method}: {entry.note}", markup=False, soft_wrap=True)
+    for note in found.notes:
+        say.print(note, markup=False, soft_wrap=True)
+    Console(highlight=False).print(found.recommendation.reason, markup=False, soft_wrap=True)
     if json_file is not None:
         found.save(json_file)
     if plot is not None:
         plots.comparison(found, plots.plain(table.name)).savefig(plot, dpi=110)
+    if not any(entry.ran for entry in found.entries):
+        raise typer.Exit(1)

@@ -21,6 +21,8 @@ from ornstein.cli.options import (
     Draws,
     Interval,
     Model,
+    NoiseScale,
+    PriorPrecision,
     Seed,
     TablePath,
     Unseen,
@@ -63,13 +65,8 @@ def fit(
     method: Annotated[str, typer.Option(help="Sampling method.")] = "auto",
     batch_size: BatchSize = None,
     draws: Draws = 1000,
-    prior_precision: Annotated[
-        float | None, typer.Option(help="Of standardised coefficients; drawn if not given.")
-    ] = None,
-    noise_scale: Annotated[
-        float | None,
-        typer.Option(help="Of a linear model, in the target's unit; drawn if not given."),
-    ] = None,
+    prior_precision: PriorPrecision = None,
+    noise_scale: NoiseScale = None,
     hyper: Annotated[
         str,
         typer.Option(

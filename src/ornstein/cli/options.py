@@ -22,6 +22,13 @@ Model = Annotated[
 TablePath = Annotated[Path, typer.Argument(help="CSV or Parquet file.")]
 BatchSize = Annotated[int | None, typer.Option(min=1, help="Rows per minibatch.")]
 Draws = Annotated[int, typer.Option(min=8, help="Draws per chain; there are four.")]
+PriorPrecision = Annotated[
+    float | None, typer.Option(help="Of standardised coefficients; drawn if not given.")
+]
+NoiseScale = Annotated[
+    float | None,
+    typer.Option(help="Of a linear model, in the target's unit; drawn if not given."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")]
 Interval = Annotated[float, typer.Option(help="Probability that the intervals contain.")]
 Unseen = Annotated[

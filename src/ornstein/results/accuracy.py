@@ -36,7 +36,8 @@ _ALARM = 0.01  # chance that one of all parameters seems to be wrong
 MATRICES = 500
 """Parameters up to which the draws' covariance is inverted."""
 
-_GOOD, _BAD = (0.15, 0.1), (0.25, 0.15)  # errors of means and standard deviations
+GOOD, BAD = (0.15, 0.1), (0.25, 0.15)
+"""Errors of means and standard deviations below which draws are right, beyond which wrong."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,13 +91,13 @@ class Accuracy:
         if not self._curved:
             return "warn" if self._undecided else "fail"
         parts = (
-            (np.abs(self.mean_error), self.mean_mc_error, _GOOD[0], _BAD[0]),
-            (np.abs(self.sd_error), self.sd_mc_error, _GOOD[1], _BAD[1]),
+            (np.abs(self.mean_error), self.mean_mc_error, GOOD[0], BAD[0]),
+            (np.abs(self.sd_error), self.sd_mc_error, GOOD[1], BAD[1]),
         )
         average = np.abs(self.average_error) - 3 * np.asarray(self.average_mc_error)
         sure = max(3.0, -ndtri(_ALARM / (2 * len(self.labels))))
         beyond = any((size - sure * mc > bad).any() for size, mc, _, bad in parts)
-        if beyond or (average > _BAD).any():
+        if beyond or (average > BAD).any():
             return "fail"
         if any((size > good).any() or (size + 2 * mc > bad).any() for size, mc, good, bad in parts):
             return "warn"
@@ -136,7 +137,7 @@ class Accuracy:
         within = f"within {mean:.2f} standard deviations and {sd:.0%} of the posterior"
         if self.verdict == "ok":
             return f"The draws are {within}."
-        if mean <= _GOOD[0] and sd <= _GOOD[1]:
+        if mean <= GOOD[0] and sd <= GOOD[1]:
             return f"The draws seem to be {within}, but there are too few of them to be sure."
         return f"The draws are only {within}."
 
@@ -147,7 +148,7 @@ class Accuracy:
 
     def _worst(self, mean: Vector, sd: Vector) -> Iterator[tuple[str, str, str]]:
         """The parameters that are furthest off, five at most."""
-        order = np.argsort(-np.nan_to_num(np.maximum(mean / _BAD[0], sd / _BAD[1]), nan=np.inf))
+        order = np.argsort(-np.nan_to_num(np.maximum(mean / BAD[0], sd / BAD[1]), nan=np.inf))
         for i in order[:5]:
             yield (
                 self.labels[i],

@@ -1,13 +1,21 @@
-"""The results of a comparison of methods, as a table."""
+"""The results of a comparison of methods, as a table that ends with a recommendation."""
 
 import json
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ornstein._base.checks import aligned, choice
 from ornstein.results.result import Result
+
+EFFECTIVE = 1000
+"""Effective draws whose time methods are compared by."""
+
+_DEFAULT = "rotation"  # what method="auto" takes where curvature is a matrix
+_CLEARLY = 2.0  # times as quick: less may be chance, and only the default draws hyperparameters
+_SHORT = 10.0  # seconds: to save a part of them is no reason for another method
 
 
 @dataclass(frozen=True)
@@ -35,6 +43,13 @@ class Entry:
         Rows whose gradient was taken while sampling.
     note
         What to know: why it was not run, or how.
+    mean_error, sd_error
+        Of the draws from the posterior itself (X12): the largest error of a mean, in posterior
+        standard deviations, and the largest relative error of a standard deviation; None where they
+        were not measured.
+    verdict
+        On these errors, as :func:`ornstein.check` gives it: ``ok``, ``warn`` or ``fail``; empty
+        where they were not measured.
     """
 
     method: str
@@ -51,11 +66,33 @@ class Entry:
     ess_per_second: float | None = None
     gradient_evaluations: int = 0
     note: str = ""
+    mean_error: float | None = None
+    sd_error: float | None = None
+    verdict: str = ""
+
+    @property
+    def ran(self) -> bool:
+        """Whether there are draws."""
+        return self.draws > 0
+
+    @property
+    def seconds_needed(self) -> float | None:
+        """Time to plan and to make 1,000 effective draws; None where that is not known."""
+        if not self.ess_per_second:
+            return None
+        return self.planning_seconds + EFFECTIVE / self.ess_per_second
+
+
+class Recommendation(NamedTuple):
+    """Which method to take, and why; ``method`` is None where none can be recommended."""
+
+    method: str | None
+    reason: str
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """All entries; ``print`` shows a table.
+    """All entries; ``print`` shows a table and a recommendation.
 
     Attributes
     ----------
@@ -76,33 +113,131 @@ class Comparison:
         by_name = {entry.method: entry for entry in self.entries}
         return by_name[choice("method", name, by_name)]
 
+    @property
+    def recommendation(self) -> Recommendation:
+        """The method to take: of those whose draws are right, the quickest.
+
+        Draws are right if their verdict is ``ok``. The default is preferred if it needs less than
+        ten seconds or no other is twice as quick: in ``fit`` it draws hyperparameters, too.
+        """
+        ran = [entry for entry in self.entries if entry.ran]
+        if not ran:
+            return Recommendation(None, "No method could be run: the notes say why.")
+        timed = [(e.seconds_needed, e) for e in ran if e.verdict == "ok"]
+        right = {e.method: (needed, e) for needed, e in timed if needed is not None}
+        if not right:
+            return Recommendation(None, _none_is_right(ran))
+        quickest, best = min(right.values(), key=lambda pair: pair[0])
+        needed, usual = right.get(_DEFAULT, (math.inf, best))
+        if needed <= max(_SHORT, _CLEARLY * quickest):
+            best = usual
+        return Recommendation(best.method, _why(best, right))
+
     def records(self) -> list[dict[str, Any]]:
         """Entries as plain dictionaries."""
         return [asdict(entry) for entry in self.entries]
 
     def save(self, path: str | Path) -> None:
-        """Write the entries as JSON."""
-        record = {"reference": self.reference, "methods": self.records()}
+        """Write the entries and the recommendation as JSON."""
+        record = {
+            "reference": self.reference,
+            "methods": self.records(),
+            "recommendation": self.recommendation._asdict(),
+        }
         Path(path).write_text(json.dumps(record, indent=1) + "\n")
 
     def rows(self) -> list[tuple[str, ...]]:
         """The table's cells, head first."""
-        head = ("method", "KL predicted", "KL measured", "MC error", "ESS/s", "seconds", "rows")
-        columns = ("predicted_kl", "measured_kl", "mc_error", "ess_per_second", "seconds")
-        cells = [
-            (
-                entry.method,
-                *(number(getattr(entry, column)) for column in columns),
-                f"{entry.gradient_evaluations:.2g}",
-            )
+        head = ("method", "draws", "means off by", "sds off by", "time needed", "rows read")
+        return [head, *(_cells(entry) for entry in self.entries)]
+
+    @property
+    def legend(self) -> str:
+        """How to read the table."""
+        return (
+            "Means are off by posterior standard deviations (sd), at worst; the time is that of "
+            f"planning and {EFFECTIVE:,} effective draws."
+        )
+
+    @property
+    def notes(self) -> list[str]:
+        """Why methods were not run, or how, a sentence each."""
+        return [
+            f"{entry.method}: {entry.note}"
+            if entry.ran
+            else f"{entry.method} not run: {entry.note}"
             for entry in self.entries
+            if entry.note
         ]
-        return [head, *cells]
 
     def __str__(self) -> str:
-        """A readable table, and the notes."""
-        notes = [f"{entry.method}: {entry.note}" for entry in self.entries if entry.note]
-        return "\n".join([*aligned(self.rows()), f"KL from {self.reference}.", *notes])
+        """A readable table, the notes, and the recommendation."""
+        return "\n".join(
+            [*aligned(self.rows()), self.legend, *self.notes, self.recommendation.reason]
+        )
+
+
+_WORDS = {"ok": "right", "warn": "uncertain", "fail": "wrong", "": "not judged"}
+
+
+def _cells(entry: Entry) -> tuple[str, ...]:
+    if not entry.ran:
+        return (entry.method, "not run", "-", "-", "-", "-")
+    needed = entry.seconds_needed
+    mean, sd = entry.mean_error, entry.sd_error
+    return (
+        entry.method,
+        _WORDS[entry.verdict],
+        "-" if mean is None else f"{mean:.2g} sd",
+        "-" if sd is None else f"{sd:.0%}",
+        "-" if needed is None else _seconds(needed),
+        f"{entry.gradient_evaluations:.2g}",
+    )
+
+
+def _why(best: Entry, right: Mapping[str, tuple[float, Entry]]) -> str:
+    """What speaks for a method, in one line."""
+    needed = right[best.method][0]
+    quicker = [(other, name) for name, (other, _) in right.items() if other < needed]
+    usual = "the default; " if best.method == _DEFAULT else ""
+    among = f"and it is the quickest of {len(right)} methods whose draws are right"
+    if len(right) == 1:
+        among = "and no other method's draws are right"
+    if quicker:
+        other, name = min(quicker)
+        among = (
+            f"and the quickest, {name} ({_seconds(other)}, {_off(right[name][1])}), saves little"
+        )
+    return (
+        f"Take {best.method}: {usual}its draws are {_off(best)}, {EFFECTIVE:,} effective ones take "
+        f"{_seconds(needed)}, {among}."
+    )
+
+
+def _off(entry: Entry) -> str:
+    """How far its draws are off, in words."""
+    return f"off by at most {entry.mean_error:.2g} sd in means and {entry.sd_error:.0%} in sds"
+
+
+def _seconds(value: float) -> str:
+    return f"{value:,.0f} s" if value >= 10 else f"{value:.2g} s"
+
+
+def _none_is_right(ran: Iterable[Entry]) -> str:
+    """What to do where no draws are."""
+    judged = [entry for entry in ran if entry.mean_error is not None]
+    if not judged:
+        return "No recommendation: no draws could be judged. Make more of them (draws)."
+    best = min(judged, key=lambda entry: max(entry.mean_error or 0.0, entry.sd_error or 0.0))
+    if any(entry.verdict == "warn" for entry in judged):
+        return (
+            f"No recommendation yet: {best.method} is nearest, {_off(best)}; more draws may show "
+            "that it is right."
+        )
+    return (
+        f"Take none of these: {best.method} is nearest, and {_off(best)}. Use method nuts, which "
+        "needs the extra ornstein[reference], or fewer columns."
+    )
 
 
 def number(value: float | None) -> str:

@@ -124,15 +124,21 @@ def _can_draw(
     )
 
 
+def settled(result: Result) -> Posterior:
+    """A run's posterior at its hyperparameters; where they were drawn, at their medians."""
+    post = result.posterior
+    if result.hyper is None:
+        return post
+    middle = np.median(result.hyper.reshape(-1, result.hyper.shape[-1]), axis=0)
+    return post.with_hyper(post.learnable.host_values(middle))
+
+
 def hyperparameters(result: Result, units: Units) -> dict[str, Any]:
     """A run's prior precision of coefficients, one number if they share it, and noise scale.
 
     The noise scale is in the target's unit; of what was drawn, medians.
     """
-    post = result.posterior
-    if result.hyper is not None:
-        middle = np.median(result.hyper.reshape(-1, result.hyper.shape[-1]), axis=0)
-        post = post.with_hyper(post.learnable.host_values(middle))
+    post = settled(result)
     precision = post.layout.unravel(np.asarray(post.hyper["prior_precision"]))["coef"]
     flat = precision.reshape(-1, precision.shape[-1])[0]
     values = {"prior_precision": flat.tolist() if np.ptp(flat) else float(flat[0])}

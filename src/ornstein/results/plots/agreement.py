@@ -10,7 +10,8 @@ from ornstein._base.precision import double_precision
 from ornstein._base.types import Vector
 from ornstein.linalg.operators import as_operator
 from ornstein.planning.plans import Plan
-from ornstein.results.comparison import Comparison
+from ornstein.results.accuracy import GOOD
+from ornstein.results.comparison import EFFECTIVE, Comparison
 from ornstein.results.diagnosis import Diagnosis
 from ornstein.results.noise import Noise, simulated
 from ornstein.results.plots.style import (
@@ -23,8 +24,6 @@ from ornstein.results.plots.style import (
     panel,
 )
 from ornstein.results.result import Result
-
-_LEAST_KL = 1e-4  # nats; smaller ones are shown as this
 
 
 def residuals(mean: Vector, sd: Vector, target: Vector) -> tuple[Figure, Figure]:
@@ -54,27 +53,23 @@ def reliability(chances: Vector, happened: Vector) -> Figure:
 
 
 def comparison(found: Comparison, title: str = "") -> Figure:
-    """Measured against predicted divergence of every method, on logarithmic axes."""
-    points, floors = [_LEAST_KL], []
+    """The error of every method's draws against the time they take, on logarithmic axes."""
     figure, ax = panel((6, 5))
     for entry in found.entries:
-        if entry.measured_kl is None or entry.predicted_kl is None:
+        needed, error = entry.seconds_needed, entry.mean_error
+        if needed is None or error is None:
             continue
-        at = max(entry.predicted_kl, _LEAST_KL), max(entry.measured_kl, _LEAST_KL)
-        ax.plot(*at, "o", color=POSTERIOR, markersize=5)
-        ax.annotate(entry.method, at, textcoords="offset points", xytext=(5, 3), fontsize=8)
-        points += at
-        floors += [entry.mc_error] if entry.mc_error else []
-    ends = [_LEAST_KL, 2 * max(10 * _LEAST_KL, *points)]
-    ax.plot(ends, ends, color="grey", linewidth=0.8)
-    if floors:
-        ax.axhline(min(floors), color=PREDICTED, linestyle=":", label="least Monte-Carlo error")
-        ax.legend(frameon=False)
+        at, taken = (needed, error), entry.method == found.recommendation.method
+        ax.plot(*at, "o", color=DRAWS if entry.verdict == "ok" else "grey", markersize=5)
+        weight = "bold" if taken else "normal"
+        ax.annotate(entry.method, at, (5, 3), textcoords="offset points", fontsize=8, weight=weight)
+    ax.axhline(GOOD[0], color=PREDICTED, linestyle=":", label="right below this line")
+    ax.legend(frameon=False)
     ax.set(
         xscale="log",
         yscale="log",
-        xlabel=f"KL predicted, nats (at least {_LEAST_KL:g} shown)",
-        ylabel="KL measured, nats",
+        xlabel=f"seconds for {EFFECTIVE:,} effective draws, planning included",
+        ylabel="largest error of a mean, in posterior standard deviations",
         title=title,
     )
     return figure
