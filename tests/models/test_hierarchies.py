@@ -12,6 +12,7 @@ import pytest
 from numpyro.infer.util import potential_energy
 
 import ornstein as orn
+from ornstein.models.unconstrained import as_vectors
 
 GROUP = np.repeat(np.arange(6), 10)
 Y = np.random.default_rng(0).normal(size=6)[GROUP] + np.random.default_rng(1).normal(size=60)
@@ -84,6 +85,26 @@ def test_X13_scales_are_recognised_and_the_density_is_the_same(
     assert mine == pytest.approx(theirs, rel=1e-9)
 
 
+@pytest.mark.parametrize("model", [centred, not_centred, by_rate])
+def test_constrained_draws_are_mapped_back(model: Callable[..., None]) -> None:
+    """Sites that are not latent are left out; scales are told apart, effects multiplied."""
+    post = orn.from_numpyro(model, GROUP, Y)
+    rng = np.random.default_rng(3)
+    flat = rng.normal(size=(2, 3, post.dim))
+    eta = rng.normal(size=(2, 3, post.learnable.layout.dim))
+    found = as_vectors(post, post.constrained(flat, eta))
+    np.testing.assert_allclose(found.flat, flat.reshape(-1, post.dim), rtol=1e-6, atol=1e-6)
+    assert found.eta is not None
+    np.testing.assert_allclose(found.eta, eta.reshape(6, -1), rtol=1e-6, atol=1e-6)
+
+
+def test_draws_without_a_site_are_refused() -> None:
+    post = orn.from_numpyro(flat, GROUP, Y)
+    draws = {name: np.ones((2, 3)) for name in ("level", "noise")}
+    with pytest.raises(orn.InputError, match=r"lack the site 'slope'.*level"):
+        orn.check(post, draws)
+
+
 def test_other_positive_sites_stay_parameters() -> None:
     assert orn.from_numpyro(flat, GROUP, Y).hyper_prior is None
     assert orn.from_numpyro(centred, GROUP, Y, hierarchical=False).dim == 9
@@ -101,6 +122,11 @@ def test_X13_scales_are_drawn_by_default() -> None:
         ..., None
     ] * np.asarray(result.draws["z"])
     np.testing.assert_allclose(result.draws["theta"], drawn, rtol=1e-6)
+    measured, accuracy = orn.check(post, result.draws), result.diagnose().accuracy
+    assert accuracy is not None
+    np.testing.assert_allclose(measured.mean_error, accuracy.mean_error, atol=0.02)
+    wider = {**result.draws, "tau": 2.0 * result.draws["tau"]}
+    assert orn.check(post, wider).verdict == "fail"
     with pytest.raises(orn.InputError, match="hierarchical=False"):
         orn.sample(post, method="nuts")
 

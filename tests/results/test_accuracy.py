@@ -7,6 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import xarray
 from scipy.special import digamma, polygamma
 
 import ornstein as orn
@@ -226,6 +227,36 @@ def test_constrained_draws_are_not_taken_for_those_that_were_sampled() -> None:
     with pytest.raises(orn.InputError, match=r"result\.flat"):
         orn.check(post, result.draws)
     assert orn.check(post, result.flat).verdict == "ok"
+
+
+def test_constrained_draws_are_mapped_back_where_the_posterior_knows_how() -> None:
+    """As a mapping or a data set of xarray; an array is of those that were sampled."""
+    rows = np.random.default_rng(0).exponential(size=50)
+
+    def made(unconstrain: Any) -> orn.Posterior:
+        return orn.Posterior(
+            lambda p, row: -jnp.exp(p["log_rate"]) * row + p["log_rate"],
+            lambda p: -0.5 * p["log_rate"] ** 2,
+            rows,
+            init={"log_rate": 0.0},
+            constrain=lambda p: {"rate": jnp.exp(p["log_rate"])},
+            unconstrain=unconstrain,
+        )
+
+    post = made(lambda values: {"log_rate": jnp.log(values["rate"])})
+    result = orn.sample(post, draws=100)
+    dims = {"rate": (("chain", "draw"), result.draws["rate"])}
+    expected = orn.check(post, result.flat).mean_error
+    for draws in (result.draws, xarray.Dataset(dims)):
+        np.testing.assert_allclose(orn.check(post, draws).mean_error, expected, atol=1e-5)
+    with pytest.raises(orn.InputError, match="does not undo constrain"):
+        orn.check(made(lambda values: {"log_rate": 2 * jnp.log(values["rate"])}), result.draws)
+    with pytest.raises(orn.InputError, match=r"must return params.*log_rate"):
+        orn.check(made(lambda values: {"rate": values["rate"]}), result.draws)
+    with pytest.raises(orn.InputError, match="without constrain"):
+        orn.Posterior(
+            post.log_likelihood, post.log_prior, rows, {"log_rate": 0.0}, unconstrain=lambda v: v
+        )
 
 
 def test_beyond_five_thousand_parameters_it_says_so() -> None:

@@ -290,6 +290,14 @@ def hyper_target(post: Posterior, given: HyperPrior) -> HyperTarget:
     return PriorTarget(post.model, learnable, given)
 
 
+def drawn_beside(post: Posterior, flat: Vector, eta: Vector) -> DrawnHyper:
+    """Hyperparameters that were drawn with parameters, (T, m) and (T, D), by their own prior."""
+    target = hyper_target(post, post.hyper_prior)
+    none = np.zeros(0)  # which only ready-made models take: these have no prior of their own
+    known = known_at(post, target, flat.mean(axis=0), none, none)
+    return DrawnHyper(target, known, eta, tuple(post.learnable.labels))
+
+
 def known_at(
     post: Posterior, target: HyperTarget, center: Vector, slope: Vector, precision: Vector
 ) -> PyTree:

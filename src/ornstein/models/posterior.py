@@ -53,6 +53,10 @@ class Posterior:
         e.g. ``{"scale": exp(params["log_scale"])}``. With ``hyper``: ``(params, hyper) -> any
         pytree``. Draws and summaries show its values. The log-prior is the density of ``params``,
         so it must include the Jacobian.
+    unconstrain
+        What undoes ``constrain``: from its values to ``params``, or with ``hyper`` to ``(params,
+        hyper)``. :func:`ornstein.check` takes draws of these values with it, as other programs
+        make them.
     hyper_prior
         The hyperparameters' own prior: their log-density. With it, :func:`ornstein.sample` draws
         them unless it is told otherwise.
@@ -92,15 +96,20 @@ class Posterior:
         constraints: Any = None,
         constrain: Constrain | None = None,
         hyper_prior: Callable[[PyTree], Any] | None = None,
+        unconstrain: Constrain | None = None,
     ) -> None:
         custom.check_callable(log_likelihood=log_likelihood, log_prior=log_prior)
         if constrain is not None:
             custom.check_callable(constrain=constrain)
+        if unconstrain is not None:
+            custom.check_callable(unconstrain=unconstrain)
+            if constrain is None:
+                raise InputError("unconstrain is given without constrain; give both, or neither.")
         if hyper_prior is not None:
             custom.check_callable(hyper_prior=hyper_prior)
             if hyper is None:
                 raise InputError("hyper_prior is given without hyper; give both, or neither.")
-        self.constrain, self.hyper_prior = constrain, hyper_prior
+        self.constrain, self.hyper_prior, self.unconstrain = constrain, hyper_prior, unconstrain
         self.log_likelihood = log_likelihood
         self.log_prior = log_prior
         self.data = custom.checked_data(data)
@@ -214,7 +223,7 @@ class Posterior:
             return self
         hyper, constraints = self._given
         functions = self.log_likelihood, self.log_prior
-        more = self.constrain, self.hyper_prior
+        more = self.constrain, self.hyper_prior, self.unconstrain
         return Posterior(*functions, self.data, params, hyper, constraints, *more)
 
     @property

@@ -9,18 +9,17 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
-import jax
 import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
 
 from ornstein import theory
-from ornstein._base.checks import aligned, shown
+from ornstein._base.checks import aligned
 from ornstein._base.errors import InputError
-from ornstein._base.trees import Layout
-from ornstein._base.types import PyTree, Vector
-from ornstein.models.hyper_targets import DrawnHyper
+from ornstein._base.types import Vector
+from ornstein.models.hyper_targets import DrawnHyper, drawn_beside
 from ornstein.models.posterior import Posterior, as_posterior
+from ornstein.models.unconstrained import as_vectors
 from ornstein.results.gradients import Gradients
 from ornstein.results.noise import spaced
 from ornstein.theory import ImpliedErrors
@@ -172,7 +171,10 @@ def check(post: Posterior, draws: Any) -> Accuracy:
         The posterior.
     draws
         Parameters as the posterior samples them, such as ``result.flat``: an array (chains, draws,
-        D) or (draws, D), or a pytree of its parameters with leading axes of chains and draws.
+        D) or (draws, D), or a pytree of its parameters with leading axes of chains and draws. Of a
+        NumPyro model, or any posterior with ``unconstrain``, a mapping has draws of the constrained
+        values instead, such as ``result.draws`` or ``mcmc.get_samples(group_by_chain=True)``, or is
+        the data set of them that ArviZ holds.
 
     Returns
     -------
@@ -191,12 +193,16 @@ def check(post: Posterior, draws: Any) -> Accuracy:
     >>> orn.check(post, 1.5 * (result.flat - result.plan.center) + result.plan.center).verdict
     'fail'
     """
-    return measure(post, draws)
+    post = as_posterior(post)
+    flat, eta = as_vectors(post, draws)
+    if eta is None or post.hyper_prior is None:
+        return measure(post, flat)
+    return measure(post, flat, hyper=drawn_beside(post, flat, eta))
 
 
 def measure(
     post: Posterior,
-    draws: Any,
+    draws: Vector,
     work: float = _WORK,
     hyper: DrawnHyper | None = None,
     most: int = _MOST,
@@ -206,7 +212,7 @@ def measure(
     Gradients are taken at ``most`` draws at most. With ``hyper``, of parameters and
     hyperparameters together.
     """
-    flat, labels = _vectors(as_posterior(post), draws), tuple(post.labels)
+    flat, labels = as_vectors(post, draws).flat, tuple(post.labels)
     if hyper is not None:
         flat = np.concatenate([flat, hyper.eta.reshape(len(flat), -1)], axis=1)
         labels += hyper.labels
@@ -337,42 +343,6 @@ def _one_by_one(
         [z[block] for block in blocks], numbers, [part * scale for part in gradients]
     )
     return theory.marginal_errors(moments), moments.offset, moments.curvature.min(axis=1)
-
-
-def _vectors(post: Posterior, draws: PyTree) -> Vector:
-    """Draws as vectors, (draws of all chains, D), checked."""
-    what = "draws must hold parameters as the posterior samples them, (chains, draws, D)"
-    if not isinstance(draws, np.ndarray | jax.Array):
-        if post.constrain is not None:
-            raise InputError(
-                f"{what}, before they are constrained: result.flat or result.unconstrained."
-            )
-        try:
-            one = Layout.of(jax.tree.map(lambda leaf: np.asarray(leaf)[0, 0], draws))
-        except (IndexError, TypeError) as error:
-            raise InputError(
-                f"{what}; found {shown(draws)}. Of a Result, give result.flat; of NumPyro's MCMC, "
-                "get_samples(group_by_chain=True)."
-            ) from error
-        if one != post.layout:
-            raise InputError(
-                f"{what}; found {shown(one.leaf_names())} of shapes {one.shapes}, expected "
-                f"{shown(post.layout.leaf_names())} of shapes {post.layout.shapes}."
-            )
-        leaves = [np.asarray(leaf, float) for leaf in jax.tree.leaves(draws)]
-        if len({leaf.shape[:2] for leaf in leaves}) > 1:
-            found = ", ".join(str(leaf.shape[:2]) for leaf in leaves)
-            raise InputError(f"{what}, as many of each parameter; found {found}.")
-        draws = np.concatenate([leaf.reshape(*leaf.shape[:2], -1) for leaf in leaves], axis=-1)
-    array = np.asarray(draws)
-    if array.dtype.kind not in "fiu" or array.ndim not in (2, 3) or array.shape[-1] != post.dim:
-        raise InputError(
-            f"{what} or (draws, D) with D = {post.dim}; found shape {array.shape} of {array.dtype}."
-        )
-    flat = array.reshape(-1, post.dim).astype(float)
-    if not np.isfinite(flat).all():
-        raise InputError("draws has NaN or infinite values. Leave those draws out.")
-    return flat
 
 
 def _scale(flat: Vector, labels: tuple[str, ...]) -> Vector:

@@ -37,6 +37,14 @@ class Hierarchy(NamedTuple):
             found[name] = params[name] * jnp.exp(-self._log_scale(name, hyper, params[name]))
         return found
 
+    def effects(self, sites: Params) -> tuple[Params, Params]:
+        """What :meth:`divided` undoes: parameters and scales of all sites on the real line."""
+        hyper = {name: sites[name] for name in self.scales}
+        params = {name: free for name, free in sites.items() if name not in hyper}
+        for name in self.multiplied:
+            params[name] = params[name] * jnp.exp(self._log_scale(name, hyper, params[name]))
+        return params, hyper
+
     def log_volume(self, params: PyTree, hyper: PyTree) -> Array:
         """Of the sites by the parameters."""
         parts = [jnp.sum(self._log_scale(name, hyper, params[name])) for name in self.multiplied]

@@ -19,7 +19,7 @@ from numpyro.primitives import Messenger
 from ornstein._base.errors import InputError
 from ornstein._base.precision import double_precision
 from ornstein._base.trees import Layout, cast
-from ornstein._base.types import Array, PyTree
+from ornstein._base.types import Array, Constrain, PyTree
 from ornstein.models.adapters.hierarchies import Hierarchy, recognise
 from ornstein.models.adapters.sites import (
     Free,
@@ -29,6 +29,7 @@ from ornstein.models.adapters.sites import (
     check_sites,
     inside,
     plate_size,
+    refuse_missing,
     refuse_outside,
     refuse_unknown,
 )
@@ -163,13 +164,20 @@ def _assemble(
         found = prior(params, prior_rows, rows)
         return {**found.values, **{name: found.deterministic[name] for name in shown}}
 
+    def unconstrain(values: PyTree) -> PyTree:
+        refuse_missing(values, start)
+        free = Free({}, {name: values[name] for name in start}, plate)
+        call(prior_rows, Plate(plate, rows), free)
+        return free.params
+
     found = None
     if hierarchical:
         some = jax.tree.map(lambda leaf: leaf[:_COMPARED], cast(data, np.float64))
         found = recognise(lambda params: _each(log_likelihood, params, some), values, start)
     if found is None:
-        return Posterior(log_likelihood, log_prior, data, init=start, constrain=constrain)
-    return _hierarchy(found, log_likelihood, log_prior, constrain, data, start)
+        maps = {"constrain": constrain, "unconstrain": unconstrain}
+        return Posterior(log_likelihood, log_prior, data, init=start, **maps)
+    return _hierarchy(found, log_likelihood, log_prior, (constrain, unconstrain), data, start)
 
 
 def _each(log_likelihood: Any, params: PyTree, rows: Rows) -> Array:
@@ -181,13 +189,14 @@ def _hierarchy(
     hierarchy: Hierarchy,
     joint_likelihood: Any,
     joint_prior: Any,
-    joint_constrain: Any,
+    maps: tuple[Constrain, Constrain],
     data: Rows,
     start: dict[str, Any],
 ) -> Posterior:
     """The posterior of a model whose scales are hyperparameters with a prior of their own."""
     # Plain variables, not attributes: arrays that functions capture are found by variable.
     divided, log_volume = hierarchy.divided, hierarchy.log_volume
+    multiplied, (joint_constrain, joint_unconstrain) = hierarchy.effects, maps
     hyper = {name: np.asarray(start[name], float) for name in hierarchy.scales}
     params = {name: free for name, free in start.items() if name not in hyper}
     ones = {name: np.zeros_like(free) for name, free in hyper.items()}  # on the real line
@@ -204,6 +213,9 @@ def _hierarchy(
     def constrain(params: PyTree, hyper: PyTree) -> PyTree:
         return joint_constrain(divided(params, hyper))
 
+    def unconstrain(values: PyTree) -> PyTree:
+        return multiplied(joint_unconstrain(values))
+
     return Posterior(
         log_likelihood,
         log_prior,
@@ -213,6 +225,7 @@ def _hierarchy(
         constraints="real",
         constrain=constrain,
         hyper_prior=_in_the_prior,
+        unconstrain=unconstrain,
     )
 
 

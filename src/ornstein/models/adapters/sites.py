@@ -99,6 +99,16 @@ def refuse_outside(start: Mapping[str, Any]) -> None:
             )
 
 
+def refuse_missing(values: Mapping[str, Any], latent: Mapping[str, Any]) -> None:
+    """Raise where draws lack a latent site."""
+    missing = [name for name in latent if name not in values]
+    if missing:
+        raise InputError(
+            f"draws lack the site {missing[0]!r}: give those of all latent sites, "
+            f"{', '.join(latent)}."
+        )
+
+
 def plate_size(found: Trace, sizes: set[int], plate: str) -> int:
     """Number of rows of the data plate."""
     if not sizes:
