@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from ornstein.curvature import arrow_sums
-from ornstein.curvature.arrow_anchor import at_hyper, find_anchor
+from ornstein.curvature.arrow_anchor import at_hyper, find_anchor, start
 from ornstein.curvature.arrow_noise import remainder_noise
 from support.mixed_models import autodiff, design, prior_precision, rows_loss, small
 
@@ -17,7 +17,7 @@ def test_X14_sums_are_the_derivatives_of_the_loss(family: str, crossed: bool) ->
     spec = post.specification
     theta = 0.5 * np.random.default_rng(1).normal(size=spec.dim)
     phi, b = theta[: spec.head], theta[spec.head :].reshape(spec.leaf.width, -1)
-    at = arrow_sums.rows_at(post, phi, b)
+    at = arrow_sums.rows_at(post, phi, b, start(post))
     gradient, hessian = autodiff(post, theta)
     np.testing.assert_allclose(at.predictor, design(post) @ theta, rtol=1e-10)
     assert at.loss == pytest.approx(float(rows_loss(post, jnp.asarray(theta))), rel=1e-10)

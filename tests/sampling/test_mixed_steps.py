@@ -10,7 +10,7 @@ from scipy import stats
 
 import ornstein as orn
 from ornstein._base.types import Vector
-from ornstein.curvature.arrow_anchor import find_anchor
+from ornstein.curvature.arrow_anchor import find_anchor, start
 from ornstein.models.random_effects.posterior import MixedPosterior
 from ornstein.sampling.mixed import gaussian, minibatch
 from ornstein.sampling.mixed.coordinates import Around, Coordinates
@@ -84,11 +84,12 @@ def test_passes_over_chunks_are_those_over_the_rows(family: str) -> None:
         for t in theta
     ]
     etas = [rows.predictor(spec, *part) for part in parts]
+    lam = jnp.asarray(start(post))
     gradient, _ = autodiff(post, theta[0])
-    found = np.concatenate([np.ravel(part) for part in rows.gradient(spec, etas[0])])
+    found = np.concatenate([np.ravel(part) for part in rows.gradient(spec, etas[0], lam)])
     np.testing.assert_allclose(found, gradient, atol=1e-9)
     change = float(rows_loss(post, jnp.asarray(theta[1])) - rows_loss(post, jnp.asarray(theta[0])))
-    by_leaf = rows.losses(spec, etas[1]) - rows.losses(spec, etas[0])
+    by_leaf = rows.losses(spec, etas[1], lam) - rows.losses(spec, etas[0], lam)
     assert by_leaf.shape == (spec.leaf.levels,)
     assert float(by_leaf.sum()) == pytest.approx(change, rel=1e-9)
 

@@ -13,6 +13,7 @@ from ornstein._base.precision import double_precision
 from ornstein._base.types import Vector
 from ornstein.models.hyper_priors import Exponential, HalfNormal, HalfStudentT
 from ornstein.models.random_effects.posterior import MixedPosterior
+from ornstein.models.random_effects.specification import Specification
 
 _LIKELIHOODS = {
     "linear": lambda eta, sigma: dist.Normal(eta, sigma),
@@ -84,10 +85,28 @@ def _model(post: MixedPosterior) -> Any:
         if spec.noise_prior is not None:
             sigma = numpyro.sample("sigma", _prior(spec.noise_prior))
             numpyro.deterministic("hyper_99", sigma[None])
-        likelihood: Any = _LIKELIHOODS[spec.family.name](eta, sigma)  # type: ignore[no-untyped-call]
-        numpyro.factor("y", (weight * likelihood.log_prob(jnp.asarray(rows.y))).sum())
+        if spec.family.name in _LIKELIHOODS:
+            likelihood: Any = _LIKELIHOODS[spec.family.name](eta, sigma)  # type: ignore[no-untyped-call]
+            density = likelihood.log_prob(jnp.asarray(rows.y))
+        else:
+            density = -spec.family.loss(eta, jnp.asarray(rows.y), _own(spec, beta))
+        numpyro.factor("y", (weight * density).sum())
 
     return model
+
+
+def _own(spec: Specification, beta: Any) -> dict[str, Any]:
+    """A family's own parameters, drawn; cutpoints are reported less the intercept."""
+    numbers, reported = {}, []
+    for one, auxiliary in zip(spec.auxiliary, spec.family.auxiliary, strict=True):
+        prior = dist.Normal(jnp.asarray(one.mean), jnp.asarray(one.sd)).to_event(1)
+        value = one.value(numpyro.sample(one.name, prior))
+        numbers[one.name] = value
+        own = auxiliary.range.compiled(value)
+        reported.append(jnp.atleast_1d(own if spec.family.intercept else own - beta[-1]))
+    if reported:
+        numpyro.deterministic("hyper_98", jnp.concatenate(reported))
+    return numbers
 
 
 def _prior(prior: Any) -> Any:

@@ -7,6 +7,7 @@ place to begin at, not an estimate: draws find where the hyperparameters are.
 
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -27,6 +28,7 @@ _PASSES = 60
 _NEAR = 1e-4  # Newton's decrement, in posterior standard deviations, at the end
 _ROUGH = 0.1  # the same between rounds
 _HALVINGS = 30
+_AUXILIARY_ROWS = 50_000  # that say where a family's own parameters begin
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,7 +102,8 @@ def start(post: MixedPosterior) -> Vector:
             pieces.append(cov.start(scales[at : at + cov.size]))
             at += cov.size
     noise = [] if spec.noise_prior is None else [np.log([0.67 * unit])]
-    return np.concatenate([*pieces, *noise])
+    own = [np.asarray(one.mean) for one in spec.auxiliary]
+    return np.concatenate([*pieces, *noise, *own])
 
 
 def _around(
@@ -116,7 +119,7 @@ def _around(
 
     That is so for a Gaussian family.
     """
-    at = arrow_sums.rows_at(post, phi, b) if at is None else at
+    at = arrow_sums.rows_at(post, phi, b, lam) if at is None else at
     constant = post.specification.family.quadratic and known is not None
     data = known if constant else arrow_sums.hessian(post, at.curvature)
     assert data is not None
@@ -125,7 +128,10 @@ def _around(
 
 def _optimum(post: MixedPosterior, near: MixedAnchor, lam: Vector, close: float) -> MixedAnchor:
     """Newton's method at some hyperparameters, the step halved where the loss would rise."""
-    here = replace(near, lam=lam)
+    if post.specification.auxiliary and not np.array_equal(near.lam, lam):
+        here = _around(post, near.phi, near.b, lam, near.passes, None)
+    else:
+        here = replace(near, lam=lam)
     while True:
         phi, b = here.phi, here.b
         power, g_phi, g_b, energy = _terms(post, phi, b, lam)
@@ -140,7 +146,7 @@ def _optimum(post: MixedPosterior, near: MixedAnchor, lam: Vector, close: float)
         before, length = power * here.at.loss + energy, 1.0
         for _ in range(_HALVINGS):
             tried = phi - length * step_phi, b - length * step_b
-            there = arrow_sums.rows_at(post, *tried)
+            there = arrow_sums.rows_at(post, *tried, lam)
             after = power * there.loss + _terms(post, *tried, lam)[3]
             if after <= before + 1e-9 * abs(before):
                 break
@@ -188,16 +194,61 @@ def _ascended(post: MixedPosterior, anchor: MixedAnchor) -> Vector:
     if spec.noise_prior is not None:
         squares = 2 * anchor.at.loss - _constant(post) + _spread(post, anchor, root)
     rows = post.num_data if post.rows.weight is None else float(post.rows.weight.sum())
+    spread = auxiliary_rows(post, anchor, root) if spec.auxiliary else None
 
     def negative(lam: Vector) -> tuple[float, Vector]:
         with double_precision():
-            value, slope = _expected(spec, jnp.asarray(lam), scatters, rows, squares)
+            value, slope = _expected(spec, jnp.asarray(lam), scatters, rows, squares, spread)
         return float(value), np.asarray(slope)
 
     from scipy.optimize import minimize  # takes long to import
 
     found = minimize(negative, anchor.lam, jac=True, method="L-BFGS-B")
     return np.asarray(np.clip(found.x, anchor.lam - 2.0, anchor.lam + 2.0))
+
+
+class SpreadRows(NamedTuple):
+    """Rows' predictors, (2, n), at a draw of the Gaussian and at its opposite."""
+
+    eta: Vector
+    y: Vector
+    weight: Vector
+
+
+def auxiliary_rows(
+    post: MixedPosterior, anchor: MixedAnchor, root: ArrowRoot | None = None
+) -> SpreadRows:
+    """Rows that say where a family's own parameters are; some stand for all where they are many."""
+    root = anchor.precision(post).root() if root is None else root
+    rng, rows = np.random.default_rng(0), post.rows
+    off = root.apply(rng.normal(size=anchor.phi.shape), rng.normal(size=anchor.b.shape))
+    some = slice(None, None, max(1, post.num_data // _AUXILIARY_ROWS))
+    change = arrow_sums.predictor(post, *off) - (0.0 if rows.offset is None else rows.offset)
+    eta = np.stack([anchor.at.predictor + change, anchor.at.predictor - change])[:, some]
+    weight = (np.ones(post.num_data) if rows.weight is None else rows.weight)[some]
+    return SpreadRows(eta, rows.y[some], weight * (post.num_data / len(weight)))
+
+
+def auxiliary_widths(post: MixedPosterior, anchor: MixedAnchor) -> Vector:
+    """About the standard deviations of the family's own parameters, given the effects."""
+    spec = post.specification
+    if not spec.auxiliary:
+        return np.zeros(0)
+    rows, own = auxiliary_rows(post, anchor), slice(spec.scales, None)
+    with double_precision():
+        hessian = np.asarray(
+            jax.hessian(partial(_spread_loss, spec, rows))(jnp.asarray(anchor.lam))
+        )
+    least = np.concatenate([one.sd for one in spec.auxiliary]) ** -2.0
+    curvature = np.maximum(np.diag(hessian)[own], 0.0) + least
+    return np.asarray(1 / np.sqrt(curvature))
+
+
+def _spread_loss(spec: Specification, rows: SpreadRows, lam: Array) -> Array:
+    numbers = spec.numbers(lam)
+    eta, y, weight = (jnp.asarray(part) for part in rows)
+    both = jnp.stack([spec.family.loss(one, y, numbers) for one in eta])
+    return 0.5 * (both.sum(axis=0) * weight).sum()
 
 
 def _constant(post: MixedPosterior) -> float:
@@ -208,10 +259,17 @@ def _constant(post: MixedPosterior) -> float:
 
 @partial(jax.jit, static_argnums=(0,))
 def _expected(
-    spec: Specification, lam: Array, scatters: list[Array], rows: float, squares: float
+    spec: Specification,
+    lam: Array,
+    scatters: list[Array],
+    rows: float,
+    squares: float,
+    spread: SpreadRows | None,
 ) -> tuple[Array, Array]:
     def negative(lam: Array) -> Array:
         found = -spec.log_given(lam, scatters)
+        if spread is not None:
+            found = found + _spread_loss(spec, spread, lam)
         if spec.noise_prior is not None:
             found = found + rows * lam[-1] + 0.5 * squares * jnp.exp(-2 * lam[-1])
         return found

@@ -9,15 +9,16 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import scipy.sparse
 
 from ornstein._base.precision import double_precision
-from ornstein._base.types import Array, PyTree, Vector
+from ornstein._base.types import Array, Vector
 from ornstein.linalg.arrow import Arrow
-from ornstein.models.families import Family
 from ornstein.models.random_effects.groupings import Grouping
 from ornstein.models.random_effects.posterior import MixedPosterior
+from ornstein.models.random_effects.specification import Specification
 
 UNIT = {"noise_scale": np.ones(())}
 """What a Gaussian family takes for its losses to be those of unit noise."""
@@ -47,11 +48,14 @@ def predictor(post: MixedPosterior, phi: Vector, b: Vector) -> Vector:
     return found
 
 
-def rows_at(post: MixedPosterior, phi: Vector, b: Vector) -> RowsAt:
-    """At a head (m,) and leaves (q, G)."""
+def rows_at(post: MixedPosterior, phi: Vector, b: Vector, lam: Vector) -> RowsAt:
+    """At a head (m,) and leaves (q, G); of hyperparameters the family's own matter.
+
+    The curvature of losses that are not convex, as Student's t has, is 0 at least.
+    """
     eta = predictor(post, phi, b)
     with double_precision():
-        parts = _derivatives(post.specification.family, eta, post.rows.y, UNIT)
+        parts = _derivatives(post.specification, eta, post.rows.y, jnp.asarray(lam))
         loss, residual, curvature = (np.asarray(part) for part in parts)
     weight = post.rows.weight
     if weight is not None:
@@ -61,10 +65,11 @@ def rows_at(post: MixedPosterior, phi: Vector, b: Vector) -> RowsAt:
 
 @partial(jax.jit, static_argnums=(0,))
 def _derivatives(
-    family: Family, eta: Array, y: Array, numbers: PyTree
+    spec: Specification, eta: Array, y: Array, lam: Array
 ) -> tuple[Array, Array, Array]:
-    loss = family.loss(eta, y, numbers)
-    return loss, family.residual(eta, y, numbers), family.curvature(eta, y, numbers)
+    family, numbers = spec.family, spec.numbers(lam)
+    curvature = jnp.maximum(family.curvature(eta, y, numbers), 0.0)
+    return family.loss(eta, y, numbers), family.residual(eta, y, numbers), curvature
 
 
 def gradient(post: MixedPosterior, residual: Vector) -> tuple[Vector, Vector]:

@@ -6,8 +6,8 @@ differentiate than JAX's.
 """
 
 from ornstein.models.families import log_sum_exp, softplus
+from ornstein.models.random_effects.builder import mixed
 from ornstein.models.random_effects.groupings import Effects
-from ornstein.models.random_effects.posterior import mixed
 from ornstein.models.ready_made import linear, logistic, poisson, softmax
 from ornstein.models.regressions import (
     beta,

@@ -75,6 +75,12 @@ def named_priors(
 
 def checked(model: Glm, names: Sequence[str] | None, given: Priors) -> dict[str, Normal]:
     """Priors by name; raises for a name or a prior that is none."""
+    known = [*_columns(model, names), *(one.reported for one in model.family.auxiliary)]
+    return checked_by_name(known, given)
+
+
+def checked_by_name(known: Sequence[str], given: Priors) -> dict[str, Normal]:
+    """Priors of parameters with these names; raises for others, and for what is no prior."""
     if given is None:
         return {}
     if not isinstance(given, Mapping):
@@ -82,7 +88,6 @@ def checked(model: Glm, names: Sequence[str] | None, given: Priors) -> dict[str,
             "priors must be a mapping of names to ornstein.Normal(mean, sd), found "
             f"{checks.shown(given)}."
         )
-    known = [*_columns(model, names), *(one.reported for one in model.family.auxiliary)]
     found = {}
     for name, prior in given.items():
         checks.choice("priors", name, known)

@@ -126,12 +126,15 @@ def plan_mixed(post: MixedPosterior, batch_size: int | None = None, **unknown: A
         return made("gaussian", 0, "given the standard deviations the posterior is Gaussian")
     if batch_size == N or (batch_size is None and N <= _SMALL):
         return made("tested", N, "all rows are few enough")
-    if spec.others:
+    if spec.others or spec.auxiliary:
+        drawn = checks.few(spec.hyper_labels()[-len(spec.auxiliary) :])
+        what = "there are several groups" if spec.others else f"{drawn} is drawn too"
         if batch_size is not None:
             raise InputError(
-                "batch_size is for models of one group; with several, steps take all rows."
+                f"{what}, and batch_size is for models of one group and no parameters of the "
+                "family's own: steps take all rows. Leave it out."
             )
-        return made("tested", N, "there are several groups")
+        return made("tested", N, what)
     noise = remainder_noise(post, anchor)
     keep = theory.critical_keep(ANGLE)
     kick = theory.kick(ANGLE)

@@ -18,8 +18,16 @@ from ornstein.models.random_effects.groupings import Grouping
 from ornstein.models.random_effects.posterior import MixedPosterior
 from ornstein.planning.mixed import MixedPlan
 from ornstein.results import arviz
+from ornstein.results.mixed_draws import (
+    GroupDraws,
+    GroupOfRows,
+    MixedDraws,
+    RowEffects,
+    factors,
+)
 from ornstein.results.predictive import Prediction
-from ornstein.storage.folders import write_folder
+from ornstein.sampling.settings import Status
+from ornstein.storage.folders import Writer, write_folder
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -65,32 +73,89 @@ class MixedResult:
 
     @property
     def names(self) -> list[str]:
-        """Of fixed coefficients, standard deviations and correlations."""
-        return [*self.posterior.fixed_labels, *self.posterior.hyper_labels]
+        """Of coefficients, standard deviations and correlations, and the family's parameters."""
+        return [*self.fixed_names, *self.posterior.hyper_labels]
+
+    @property
+    def fixed_names(self) -> list[str]:
+        """Of fixed coefficients; cutpoints take an intercept's place."""
+        post = self.posterior
+        return [n for n in post.fixed_labels if n != "intercept" or post.intercept]
+
+    @property
+    def status(self) -> Status:
+        """How the run ended."""
+        return Status(True, "done")
+
+    @cached_property
+    def fixed(self) -> Vector:
+        """Draws of the fixed coefficients, (chains, draws, p)."""
+        return self._own_fixed[..., : len(self.fixed_names)]
+
+    @cached_property
+    def _own_fixed(self) -> Vector:
+        """With an intercept that stands for the first cutpoint."""
+        return self.posterior.units.fixed(self.phi[..., : self.posterior.specification.fixed])
 
     @cached_property
     def hyper_draws(self) -> Vector:
-        """Standard deviations and correlations, (chains, draws, n)."""
-        return self.posterior.specification.described(self.lam.astype(float))
-
-    @property
-    def fixed(self) -> Vector:
-        """Draws of the fixed coefficients, (chains, draws, p)."""
-        return self.phi[..., : self.posterior.specification.fixed]
+        """Standard deviations, correlations and the family's parameters, (chains, draws, n)."""
+        post = self.posterior
+        spec, scale = post.specification, post.units.target_scale
+        shift = 0.0 if spec.family.intercept else self._own_fixed[..., -1]
+        found = spec.described(self.lam.astype(float), shift, scale)
+        sizes = post.units.hyper_scale(spec.groupings)
+        found[..., : len(sizes)] *= sizes
+        if spec.noise_prior is not None:
+            found[..., -1] *= scale
+        return found
 
     def effects_of(self, group: str) -> Vector:
         """Draws of a group's effects, (chains, draws, q, levels)."""
         number, grouping = self._grouping(group)
         if number == 0:
-            return self.b
-        place = self.posterior.specification.places()[number - 1]
-        return self.phi[..., place].reshape(*self.phi.shape[:2], grouping.width, -1)
+            found = self.b
+        else:
+            place = self.posterior.specification.places()[number - 1]
+            shape = *self.phi.shape[:2], grouping.width, -1
+            found = self.phi[..., place].reshape(*shape)
+        scale = self.posterior.units.effect_scale(number)
+        return found if (scale == 1).all() else found * scale[:, None].astype(found.dtype)
+
+    @property
+    def auxiliary(self) -> dict[str, Vector]:
+        """The family's own parameters on the real line, (chains, draws, ...)."""
+        post = self.posterior
+        found = post.specification.host_numbers(self.lam.astype(float))
+        if "log_noise_scale" in found:
+            found["log_noise_scale"] = found["log_noise_scale"] + np.log(post.units.target_scale)
+        if not post.specification.family.intercept:
+            (name,) = found
+            found[name][..., 0] -= self._own_fixed[..., -1]
+        return found
+
+    @cached_property
+    def own(self) -> MixedDraws:
+        """All draws in the user's units, one after another."""
+        post = self.posterior
+        spec, at, groups = post.specification, 0, []
+        hyper = self.hyper_draws.reshape(-1, self.hyper_draws.shape[-1])
+        for grouping, levels in zip(spec.groupings, post.levels, strict=True):
+            mine = hyper[:, at : at + grouping.count]
+            blocks = [cov.size for cov in grouping.covariances]
+            factor = factors(mine[:, : grouping.width], mine[:, grouping.width :], blocks)
+            effects = self.effects_of(grouping.name).reshape(len(hyper), grouping.width, -1)
+            groups.append(GroupDraws(grouping.name, levels, grouping.columns, effects, factor))
+            at += grouping.count
+        noise = hyper[:, -1] if spec.noise_prior is not None else 0.0
+        beside = {n: v.reshape(len(hyper), *v.shape[2:]) for n, v in self.auxiliary.items()}
+        return MixedDraws(self.fixed.reshape(len(hyper), -1), tuple(groups), beside, noise)
 
     def __getitem__(self, name: str) -> Vector:
         """Draws of one number, (chains, draws)."""
         post = self.posterior
-        if name in post.fixed_labels:
-            return self.phi[..., post.fixed_labels.index(name)]
+        if name in self.fixed_names:
+            return self.fixed[..., self.fixed_names.index(name)]
         if name in post.hyper_labels:
             return self.hyper_draws[..., post.hyper_labels.index(name)]
         for grouping, levels in zip(post.specification.groupings, post.levels, strict=True):
@@ -142,37 +207,44 @@ class MixedResult:
 
     def _tree(self) -> Any:
         post = self.posterior
-        named: dict[str, Vector] = {}
-        dims: dict[str, list[str]] = {}
-        coords: dict[str, Any] = {}
-        for name in self.names:
-            named[name] = self[name]
-        own = zip(post.specification.groupings, post.levels, strict=True)
-        for grouping, levels in own:
-            key = f"b[{grouping.name}]"
+        coef = self.fixed_names[: len(post.units.scale)]
+        named: dict[str, Vector] = {"coef": self.fixed[..., : len(coef)]} if coef else {}
+        dims: dict[str, list[str]] = {"coef": ["coef_column"]} if coef else {}
+        coords: dict[str, Any] = {"coef_column": coef} if coef else {}
+        for number, name in enumerate(self.names):
+            if number >= len(coef):
+                named[variable(name)] = self[name]
+        for grouping, levels in zip(post.specification.groupings, post.levels, strict=True):
+            key, along = variable(f"b[{grouping.name}]"), variable(grouping.name)
             named[key] = self.effects_of(grouping.name)
-            dims[key] = [f"{grouping.name}_effect", grouping.name]
-            coords[f"{grouping.name}_effect"] = list(grouping.columns)
-            coords[grouping.name] = levels.tolist()
+            dims[key] = [f"{along}_effect", along]
+            coords[f"{along}_effect"] = list(grouping.columns)
+            coords[along] = levels.tolist()
         attrs = {
             "inference_library": "ornstein",
             "method": self.plan.method,
             "batch_size": self.plan.batch_size,
             "sampling_time": self.seconds,
         }
-        return arviz.to_tree({"posterior": named}, dims, coords, attrs)
+        groups = {"posterior": named}
+        if post.specification.auxiliary:
+            groups["unconstrained_posterior"] = self.auxiliary
+        return arviz.to_tree(groups, dims, coords, attrs)
+
+    def files(self) -> dict[str, Writer]:
+        """Writers of the files of a run folder."""
+        return {
+            "draws.nc": lambda path: arviz.write(self._tree(), path),
+            "plan.txt": lambda path: path.write_text(f"{self.plan}\n"),
+            "summary.csv": lambda path: self.summary().to_csv(path),
+        }
 
     def save(self, folder: str | Path, overwrite: bool = False) -> Path:
         """Save ``draws.nc`` (opens in ArviZ), ``plan.txt`` and ``summary.csv`` to a folder.
 
         The folder appears complete or not at all.
         """
-        files = {
-            "draws.nc": lambda path: arviz.write(self._tree(), path),
-            "plan.txt": lambda path: path.write_text(f"{self.plan}\n"),
-            "summary.csv": lambda path: self.summary().to_csv(path),
-        }
-        return write_folder(folder, files, overwrite)
+        return write_folder(folder, self.files(), overwrite)
 
     def predictors(
         self,
@@ -186,35 +258,40 @@ class MixedResult:
         The effects of levels that the data do not have are drawn from their distribution; rows of
         one such level share them. A group that is not given counts as new for every row.
         """
-        post, spec = self.posterior, self.posterior.specification
+        spec, draws = self.posterior.specification, self.own
         table = self._new_table(X, groups)
-        flat = self.phi.reshape(-1, spec.head).astype(float)
-        found = flat[:, : spec.fixed] @ table.T
-        if offset is not None:
-            found += np.asarray(inputs.target(offset, len(table)), float)[None]
-        rng = np.random.default_rng(seed)
         unknown = set(groups) - {grouping.name for grouping in spec.groupings}
         if unknown:
             raise InputError(
                 f"groups has {checks.names_of(sorted(unknown))}, which the model has not."
             )
-        parts = spec.parts(self.lam.reshape(-1, spec.count).astype(float))
-        for number, grouping in enumerate(spec.groupings):
-            design = _design(grouping, post.slope_columns[number], table)
-            labels = np.asarray(groups.get(grouping.name, np.arange(len(table))))
-            if labels.shape != (len(table),):
-                raise InputError(
-                    f"groups[{grouping.name!r}] must have one label for each of {len(table)} "
-                    f"rows, found shape {labels.shape}."
-                )
-            index, fresh = _matched(labels, post.levels[number], given=grouping.name in groups)
-            effects = self.effects_of(grouping.name).reshape(len(flat), grouping.width, -1)
-            new = _fresh(grouping, parts[number], int(fresh.max(initial=-1)) + 1, rng)
-            for i in range(grouping.width):
-                known = fresh < 0
-                found[:, known] += effects[:, i][:, index[known]] * design[known, i]
-                found[:, ~known] += new[:, i][:, fresh[~known]] * design[~known, i]
-        return found
+        rows = [
+            self._new_group(number, group, table, groups.get(group.name))
+            for number, group in enumerate(draws.groups)
+        ]
+        known = None
+        if offset is not None:
+            known = np.asarray(inputs.target(offset, len(table)), float)
+        return draws.fixed @ table.T + RowEffects(rows, known, seed)[..., slice(None)]
+
+    def _new_group(self, number: int, draws: GroupDraws, table: Vector, given: Any) -> GroupOfRows:
+        """New rows' levels and columns; all levels are new where none are given."""
+        columns = self.posterior.slope_columns
+        if columns is None:
+            raise InputError(
+                "this posterior is a formula's, whose terms make the columns of new rows: fit it "
+                "by tables.fit_table, whose model predicts."
+            )
+        design = _design(draws, columns[number], table)
+        if given is None:
+            return GroupOfRows(draws, np.full(len(table), -1), np.arange(len(table)), design)
+        labels = np.asarray(given)
+        if labels.shape != (len(table),):
+            raise InputError(
+                f"groups[{draws.name!r}] must have one label for each of {len(table)} "
+                f"rows, found shape {labels.shape}."
+            )
+        return GroupOfRows(draws, *draws.matched(labels), design)
 
     def predict(
         self,
@@ -223,18 +300,22 @@ class MixedResult:
         interval: float = 0.9,
         seed: int = 0,
         offset: npt.ArrayLike | None = None,
+        trials: npt.ArrayLike | None = None,
     ) -> Prediction:
         """The expected target of new rows, its standard deviation over draws, and an interval.
 
-        The interval is that of the target itself, its own noise included.
+        The interval is that of the target itself, its own noise included. ``trials`` are a binomial
+        model's; of classes in an order the mean is that of their numbers.
         """
-        family = self.posterior.specification.family
+        family, draws = self.posterior.specification.family, self.own
         eta = self.predictors(X, groups, seed, offset)
-        numbers: dict[str, Vector] = {}
-        if self.posterior.specification.noise_prior is not None:
-            numbers["noise_scale"] = np.exp(self.lam[..., -1]).reshape(-1).astype(float)
+        numbers: dict[str, Any] = {"noise_scale": np.reshape(draws.noise_scale, (-1, 1))}
+        numbers |= {name: leaf[:, None] for name, leaf in draws.auxiliary.items()}
+        if trials is not None:
+            numbers["trials"] = np.asarray(inputs.target(trials, eta.shape[1]), float)[None]
         if family.most_classes:
-            means = family.probabilities(eta, numbers)[:, 1]
+            chances = family.probabilities(eta, numbers)
+            means = np.einsum("dkr,k->dr", chances, np.arange(chances.shape[1]))
         else:
             means = family.expectation(eta, numbers)
         rng = np.random.default_rng([seed, 1])
@@ -243,7 +324,7 @@ class MixedResult:
 
     def _new_table(self, X: Any, groups: Mapping[str, Any]) -> Vector:
         post = self.posterior
-        columns = len(post.fixed_labels) - post.intercept
+        columns = len(post.units.scale)
         if X is None:
             if columns:
                 raise InputError(f"X must have the model's {columns} columns, found None.")
@@ -264,33 +345,14 @@ class MixedResult:
         return number, self.posterior.specification.groupings[number]
 
 
-def _design(grouping: Grouping, columns: tuple[int, ...], table: Vector) -> Vector:
+def _design(draws: GroupDraws, columns: tuple[int, ...], table: Vector) -> Vector:
     """Columns of the effects, (rows, q)."""
     own = table[:, list(columns)]
-    if grouping.width == len(columns):
+    if len(draws.columns) == len(columns):
         return own
     return np.concatenate([np.ones((len(table), 1)), own], axis=1)
 
 
-def _matched(
-    labels: npt.NDArray[Any], levels: npt.NDArray[Any], given: bool
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Known levels' numbers, and numbers of new ones; -1 for the other kind."""
-    if not given:
-        return np.full(len(labels), -1), np.arange(len(labels))
-    if levels.dtype.kind in "US" and labels.dtype.kind not in "US":
-        labels = labels.astype(str)
-    place = np.clip(np.searchsorted(levels, labels), 0, len(levels) - 1)
-    known = levels[place] == labels
-    fresh = np.full(len(labels), -1)
-    fresh[~known] = np.unique(labels[~known], return_inverse=True)[1]
-    return np.where(known, place, -1), fresh
-
-
-def _fresh(grouping: Grouping, lam: Vector, count: int, rng: np.random.Generator) -> Vector:
-    """Effects of new levels, (draws, q, levels), one covariance for every draw."""
-    pieces = []
-    for cov, part in zip(grouping.covariances, grouping.parts(lam), strict=True):
-        normal = rng.normal(size=(len(lam), cov.size, count))
-        pieces.append(cov.host_factor(part) @ normal)
-    return np.concatenate(pieces, axis=1)
+def variable(name: str) -> str:
+    """A name as NetCDF takes it, which a slash would split."""
+    return name.replace("/", "|")

@@ -1,27 +1,24 @@
-"""Mixed models: rows sorted by the largest grouping, priors, names; and the public builder."""
+"""The posterior of a mixed model: rows sorted by the largest grouping, priors, units and names."""
 
 import functools
 import operator
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from ornstein._base import checks
 from ornstein._base.errors import InputError
 from ornstein._base.types import Vector
-from ornstein.data import inputs
-from ornstein.data.on_disk import RowsOnDisk
-from ornstein.models.families import FAMILIES
-from ornstein.models.hyper_priors import HalfStudentT, ScalePrior
+from ornstein.models.families import Family
+from ornstein.models.hyper_priors import ScalePrior
+from ornstein.models.random_effects.auxiliary import AuxiliaryPrior
 from ornstein.models.random_effects.covariances import Covariance
-from ornstein.models.random_effects.groupings import INTERCEPT, Effects, Grouping, levels_of
+from ornstein.models.random_effects.groupings import Grouping
 from ornstein.models.random_effects.specification import Specification
+from ornstein.models.random_effects.units import MixedUnits
 
-_ALIASES = {"gaussian": "linear", "normal": "linear", "bernoulli": "logistic"}
-_WIDE = 2.5  # standard deviation of a coefficient's default prior, in units of target and column
 _MOST_CROSS = 2**27  # numbers that tie the head to the leaves
 
 
@@ -30,7 +27,7 @@ class MixedRows:
     """Rows in the order of the leaves. Indices and designs have one entry per grouping."""
 
     x: Vector  # (N, p), a column of ones last where there is an intercept
-    y: Vector
+    y: npt.NDArray[Any]
     index: tuple[npt.NDArray[np.int32], ...]
     design: tuple[Vector | None, ...]  # (N, q); None for intercepts only
     starts: npt.NDArray[np.int64]  # of every leaf's rows
@@ -58,9 +55,11 @@ class MixedPosterior:
     prior_mean, prior_precision
         Of the fixed coefficients.
     fixed_labels
-        Their names.
+        Their names. The intercept of a family that has cutpoints stands for the first of these.
     slope_columns
-        Which columns of X have effects, by grouping.
+        Which columns of X have effects, by grouping; None where effects have columns of their own.
+    units
+        How columns and target were standardised, which draws are reported without.
     """
 
     specification: Specification
@@ -69,8 +68,9 @@ class MixedPosterior:
     prior_mean: Vector
     prior_precision: Vector
     fixed_labels: tuple[str, ...]
-    slope_columns: tuple[tuple[int, ...], ...]
+    slope_columns: tuple[tuple[int, ...], ...] | None
     intercept: bool
+    units: MixedUnits
 
     @property
     def num_data(self) -> int:
@@ -92,7 +92,7 @@ class MixedPosterior:
 
     @property
     def hyper_labels(self) -> list[str]:
-        """A name for every standard deviation and correlation."""
+        """A name for every standard deviation and correlation, and the family's own parameters."""
         return self.specification.hyper_labels()
 
     def __repr__(self) -> str:
@@ -106,257 +106,105 @@ class MixedPosterior:
         )
 
 
-def mixed(
-    X: npt.ArrayLike | None,
-    y: npt.ArrayLike,
-    groups: Mapping[str, Any],
-    family: str = "gaussian",
-    intercept: bool = True,
-    feature_names: Sequence[str] | None = None,
-    prior_scale: float | Sequence[float] | None = None,
-    sd_prior: ScalePrior | Mapping[str, ScalePrior] | None = None,
-    noise_prior: ScalePrior | None = None,
-    correlation_concentration: float = 1.0,
-    sample_weight: npt.ArrayLike | None = None,
-    offset: npt.ArrayLike | None = None,
-) -> MixedPosterior:
-    """A mixed model: ``X coef + intercept`` and effects of groups, for any number of rows.
+class GroupRows(NamedTuple):
+    """A grouping of rows: every row's level, and the columns whose coefficients vary.
 
-    The effects of a factor's levels are normal with mean zero; their standard deviations and
-    correlations are drawn with everything else. Several factors may be crossed or nested.
-
-    Parameters
-    ----------
-    X
-        Table of shape (rows, columns), an array or a data frame; None for an intercept only.
-    y
-        Target, one number per row.
-    groups
-        By name, the level of every row (effects are then intercepts), or
-        :class:`ornstein.models.Effects` for slopes too.
-    family
-        ``gaussian``, ``bernoulli`` or ``poisson``, or another family of one predictor without
-        parameters of its own.
-    intercept
-        Whether to add an intercept.
-    feature_names
-        Names of the columns; a data frame's own by default.
-    prior_scale
-        Standard deviation of the coefficients' normal prior: one number, or one per column, the
-        intercept's last. By default 2.5 in units of the target's and the column's standard
-        deviations, and for the intercept as much where the columns have their means.
-    sd_prior
-        Prior of the effects' standard deviations, or a mapping by group; by default
-        ``HalfStudentT(3, 2.5)`` in the same units.
-    noise_prior
-        Prior of the noise's standard deviation, likewise.
-    correlation_concentration
-        Of the LKJ prior of correlations: 1 makes all correlation matrices alike, more favours
-        small correlations.
-    sample_weight
-        How much every row counts: its log-likelihood is multiplied by it.
-    offset
-        Known part of the predictor, one number per row.
-
-    Examples
-    --------
-    >>> mixed([[0.0], [1.0], [2.0], [1.0]], [0, 1, 1, 0], {"school": [7, 7, 9, 9]}, "bernoulli")
-    MixedPosterior(logistic, rows=4, fixed=2, school (2 levels: 1))
+    ``blocks`` says how many effects, in turn, share a covariance; ``design`` (N, q) is None for an
+    intercept only.
     """
-    intercept = checks.flag("intercept", intercept)
-    target = inputs.target(y, np.shape(y)[0] if X is None else len(inputs.table(X)[0]))
-    table, names = _table(X, feature_names, len(target), intercept)
-    kind = FAMILIES[checks.choice("family", _ALIASES.get(family, family), tuple(FAMILIES))]
-    if isinstance(target, RowsOnDisk) or isinstance(table, RowsOnDisk):
-        raise InputError("a mixed model needs its rows in memory: read them with rows[:].")
-    made, target = kind.of_target(target)
-    if made.outputs > 1 or made.auxiliary or target.ndim > 1:
-        what = "several predictors" if made.outputs > 1 else "parameters or targets of its own"
-        raise InputError(
-            f"family={family!r} has {what}, which mixed models do not take yet. Use 'bernoulli', "
-            "'poisson' or 'gaussian'; counts of successes and failures are rows of 1 and 0 with "
-            "sample_weight."
-        )
-    target = np.asarray(target, float)
-    unit = float(np.std(target)) if made.scaled else 1.0
-    if unit == 0:
-        raise InputError("y has one value only: there is nothing to explain.")
-    given = _groups(groups)
-    columns = {name: _slopes(name, effects, names) for name, effects in given.items()}
-    found = {name: levels_of(name, e.labels, len(target)) for name, e in given.items()}
-    order = sorted(given, key=lambda name: -_effects(given[name]) * len(found[name][0]))
-    spread = np.std(table, axis=0)
-    groupings = tuple(
-        _grouping(
-            name,
-            given[name],
-            columns[name],
-            names,
-            len(found[name][0]),
-            _sd_priors(name, given[name], columns[name], sd_prior, unit, spread),
-            checks.positive("correlation_concentration", correlation_concentration),
-        )
-        for name in order
-    )
-    noise = None
-    if made.scaled:
-        noise = noise_prior if noise_prior is not None else HalfStudentT(3.0, _WIDE * unit)
-    labels = (*names, "intercept") if intercept else names
-    spec = Specification(made, len(labels), groupings, noise)
+
+    name: str
+    levels: npt.NDArray[Any]
+    level_of: npt.NDArray[np.int32]
+    columns: tuple[str, ...]
+    design: Vector | None
+    blocks: tuple[int, ...]
+    priors: tuple[ScalePrior, ...]
+
+    @property
+    def size(self) -> int:
+        """Effects of all levels."""
+        return len(self.columns) * len(self.levels)
+
+
+class FixedPart(NamedTuple):
+    """Fixed coefficients: a table with a column of ones last if they have an intercept."""
+
+    x: Vector
+    labels: tuple[str, ...]
+    mean: Vector  # of their prior
+    precision: Vector
+
+
+class Target(NamedTuple):
+    """What is to be explained, how much every row counts, and what is added to its predictor."""
+
+    family: Family
+    y: npt.NDArray[Any]
+    weight: Vector | None = None
+    offset: Vector | None = None
+
+
+def by_size(groups: Sequence[GroupRows]) -> list[GroupRows]:
+    """Those with most effects first: they become the leaves."""
+    return sorted(groups, key=lambda group: -group.size)
+
+
+def assemble(
+    target: Target,
+    fixed: FixedPart,
+    groups: Sequence[GroupRows],
+    noise_prior: ScalePrior | None,
+    auxiliary: tuple[AuxiliaryPrior, ...],
+    concentration: float,
+    intercept: bool,
+    units: MixedUnits,
+    slope_columns: tuple[tuple[int, ...], ...] | None = None,
+) -> MixedPosterior:
+    """A posterior of checked parts; groups, units and slopes in one order, :func:`by_size`."""
+    groupings = tuple(_grouping(group, concentration) for group in groups)
+    spec = Specification(target.family, len(fixed.labels), groupings, noise_prior, auxiliary)
     if spec.head * spec.leaf.size > _MOST_CROSS:
+        others = ", ".join(group.name for group in groups[1:])
         raise InputError(
-            f"the groups {', '.join(order[1:])} have {spec.head:,} effects and coefficients beside "
-            f"the {spec.leaf.size:,} of {order[0]}: their {spec.head * spec.leaf.size:,} products "
-            "do not fit in memory. Leave a group out, or join rare levels."
+            f"the groups {others} have {spec.head:,} effects and coefficients beside the "
+            f"{spec.leaf.size:,} of {groups[0].name}: their {spec.head * spec.leaf.size:,} "
+            "products do not fit in memory. Leave a group out, or join rare levels."
         )
-    mean, precision = _fixed_prior(table, target, intercept, prior_scale, unit, made.scaled)
-    rows = _sorted_rows(table, target, intercept, order, given, columns, found)
-    rows = _with_optional(rows, found[order[0]][1], sample_weight, offset)
     return MixedPosterior(
         specification=spec,
-        rows=rows,
-        levels=tuple(found[name][0] for name in order),
-        prior_mean=mean,
-        prior_precision=precision,
-        fixed_labels=labels,
-        slope_columns=tuple(columns[name] for name in order),
+        rows=_sorted_rows(target, fixed.x, groups),
+        levels=tuple(group.levels for group in groups),
+        prior_mean=fixed.mean,
+        prior_precision=fixed.precision,
+        fixed_labels=fixed.labels,
+        slope_columns=slope_columns,
         intercept=intercept,
+        units=units,
     )
 
 
-def _table(X: Any, feature_names: Any, rows: int, intercept: bool) -> tuple[Any, tuple[str, ...]]:
-    if X is None:
-        if not intercept:
-            raise InputError("X is None and intercept is False: there is no fixed coefficient.")
-        return np.zeros((rows, 0)), ()
-    table, names = inputs.table(X, feature_names)
-    return table, names or tuple(f"coef[{j}]" for j in range(table.shape[1]))
+def _grouping(group: GroupRows, concentration: float) -> Grouping:
+    covariances, at = [], 0
+    for size in group.blocks:
+        covariances.append(Covariance(group.priors[at : at + size], concentration))
+        at += size
+    return Grouping(group.name, len(group.levels), group.columns, tuple(covariances))
 
 
-def _groups(groups: Any) -> dict[str, Effects]:
-    if not isinstance(groups, Mapping) or not groups:
-        raise InputError(
-            "groups must map names to the levels of the rows, e.g. {'school': ids}; found "
-            f"{checks.shown(groups)}."
-        )
-    return {
-        str(name): part if isinstance(part, Effects) else Effects(part)
-        for name, part in groups.items()
-    }
-
-
-def _effects(effects: Effects) -> int:
-    return len(effects.slopes) + bool(effects.intercept)
-
-
-def _slopes(name: str, effects: Effects, names: tuple[str, ...]) -> tuple[int, ...]:
-    """Numbers of the columns whose coefficients vary."""
-    found = []
-    if isinstance(effects.slopes, str):
-        raise InputError(f"groups[{name!r}].slopes must be a sequence of columns, not a text.")
-    for column in effects.slopes:
-        if isinstance(column, str):
-            checks.choice(f"groups[{name!r}].slopes", column, names)
-            found.append(names.index(column))
-        else:
-            last = len(names) - 1
-            found.append(checks.whole(f"groups[{name!r}].slopes", column, low=0, high=last))
-    if not found and not effects.intercept:
-        raise InputError(f"groups[{name!r}] has no effects: neither an intercept nor slopes.")
-    return tuple(found)
-
-
-def _sd_priors(
-    name: str,
-    effects: Effects,
-    columns: tuple[int, ...],
-    given: ScalePrior | Mapping[str, ScalePrior] | None,
-    unit: float,
-    spread: Vector,
-) -> tuple[ScalePrior, ...]:
-    own = given.get(name) if isinstance(given, Mapping) else given
-    if own is not None:
-        return (own,) * _effects(effects)
-    scales = [_WIDE * unit] if effects.intercept else []
-    scales += [_WIDE * unit / (float(spread[j]) or 1.0) for j in columns]
-    return tuple(HalfStudentT(3.0, scale) for scale in scales)
-
-
-def _grouping(
-    name: str,
-    effects: Effects,
-    columns: tuple[int, ...],
-    names: tuple[str, ...],
-    levels: int,
-    priors: tuple[ScalePrior, ...],
-    concentration: float,
-) -> Grouping:
-    own = (*([INTERCEPT] if effects.intercept else []), *(names[j] for j in columns))
-    if checks.flag(f"groups[{name!r}].correlated", effects.correlated):
-        covariances: tuple[Covariance, ...] = (Covariance(priors, concentration),)
-    else:
-        covariances = tuple(Covariance((prior,)) for prior in priors)
-    return Grouping(name, levels, own, covariances)
-
-
-def _fixed_prior(
-    table: Vector, y: Vector, intercept: bool, given: Any, unit: float, scaled: bool
-) -> tuple[Vector, Vector]:
-    """Mean and precision of the coefficients' prior, the intercept's last."""
-    width = table.shape[1] + intercept
-    mean = np.zeros(width)
-    if given is not None:
-        scale = np.asarray(given, float)
-        if scale.ndim > 1 or (scale.ndim == 1 and len(scale) != width):
-            raise InputError(
-                f"prior_scale must be one number or {width} (one per column, the intercept's "
-                f"last), found shape {scale.shape}."
-            )
-        if not (scale > 0).all():
-            raise InputError(f"prior_scale must be above 0, found {checks.shown(given)}.")
-        return mean, np.broadcast_to(scale**-2, (width,)).copy()
-    spread = np.std(table, axis=0)
-    scale = _WIDE * unit / np.where(spread > 0, spread, 1.0)
-    if intercept:
-        if scaled:
-            mean[-1] = np.mean(y)
-        around = (scale * np.mean(table, axis=0)) ** 2
-        scale = np.append(scale, np.sqrt((_WIDE * unit) ** 2 + around.sum()))
-    return mean, scale**-2
-
-
-def _sorted_rows(
-    table: Vector,
-    y: Vector,
-    intercept: bool,
-    order: list[str],
-    given: Mapping[str, Effects],
-    columns: Mapping[str, tuple[int, ...]],
-    found: Mapping[str, tuple[Any, Any]],
-) -> MixedRows:
-    leaf = found[order[0]][1]
+def _sorted_rows(target: Target, x: Vector, groups: Sequence[GroupRows]) -> MixedRows:
+    leaf = groups[0].level_of
     by_leaf = np.argsort(leaf, kind="stable")
-    x = np.asarray(table, float)[by_leaf]
-    if intercept:
-        x = np.concatenate([x, np.ones((len(x), 1))], axis=1)
-    designs = []
-    for name in order:
-        own = x[:, list(columns[name])]
-        if given[name].intercept:
-            own = np.concatenate([np.ones((len(x), 1)), own], axis=1)
-        plain = given[name].intercept and not columns[name]
-        designs.append(None if plain else own)
-    starts = np.searchsorted(leaf[by_leaf], np.arange(len(found[order[0]][0])))
-    index = tuple(found[name][1][by_leaf] for name in order)
-    columns_first = np.asfortranarray(x)  # which are read one by one
-    return MixedRows(columns_first, y[by_leaf], index, tuple(designs), starts)
 
+    def part(values: Any) -> Any:
+        return None if values is None else values[by_leaf]
 
-def _with_optional(rows: MixedRows, leaf: Any, sample_weight: Any, offset: Any) -> MixedRows:
-    """With weights and offsets, sorted alike."""
-    by_leaf = np.argsort(leaf, kind="stable")
-    weight = None if sample_weight is None else inputs.weights(sample_weight, rows.size)[by_leaf]
-    known = None
-    if offset is not None:
-        known = np.asarray(inputs.target(offset, rows.size), float)[by_leaf]
-    return MixedRows(rows.x, rows.y, rows.index, rows.design, rows.starts, weight, known)
+    return MixedRows(
+        x=np.asfortranarray(part(x)),  # columns are read one by one
+        y=part(target.y),
+        index=tuple(part(group.level_of) for group in groups),
+        design=tuple(part(group.design) for group in groups),
+        starts=np.searchsorted(leaf[by_leaf], np.arange(len(groups[0].levels))),
+        weight=part(target.weight),
+        offset=part(target.offset),
+    )

@@ -2,8 +2,8 @@
 
 Parameters are a head, (m,), and the leaves, (q, G): the effects of the grouping with the most. The
 head has the fixed coefficients first, then the effects of the other groupings, each (q, levels)
-flat. Hyperparameters ``lam`` are on the real line, grouping by grouping, a Gaussian family's
-``log sigma`` last.
+flat. Hyperparameters ``lam`` are on the real line, grouping by grouping, the family's own last: a
+Gaussian's ``log sigma``, or auxiliary parameters such as ``log_shape``.
 """
 
 import itertools
@@ -16,6 +16,7 @@ import numpy as np
 from ornstein._base.types import Array, PyTree, Vector
 from ornstein.models.families import Family
 from ornstein.models.hyper_priors import ScalePrior
+from ornstein.models.random_effects.auxiliary import AuxiliaryPrior
 from ornstein.models.random_effects.groupings import Grouping
 
 
@@ -27,6 +28,7 @@ class Specification:
     fixed: int  # coefficients
     groupings: tuple[Grouping, ...]
     noise_prior: ScalePrior | None = None
+    auxiliary: tuple[AuxiliaryPrior, ...] = ()
 
     @property
     def leaf(self) -> Grouping:
@@ -51,7 +53,17 @@ class Specification:
     @property
     def count(self) -> int:
         """Hyperparameters."""
-        return sum(g.count for g in self.groupings) + (self.noise_prior is not None)
+        return self.scales + self.own
+
+    @property
+    def scales(self) -> int:
+        """Hyperparameters of effects: they depend on nothing else, given these."""
+        return sum(g.count for g in self.groupings)
+
+    @property
+    def own(self) -> int:
+        """Hyperparameters of the family."""
+        return (self.noise_prior is not None) + sum(one.count for one in self.auxiliary)
 
     def places(self) -> list[slice]:
         """Of the other groupings' effects in the head."""
@@ -69,8 +81,9 @@ class Specification:
         return one if self.noise_prior is None else jnp.exp(-2 * lam[-1])
 
     def numbers(self, lam: Array) -> PyTree:
-        """The family's own, for its functions."""
-        return {} if self.noise_prior is None else {"noise_scale": jnp.exp(lam[-1])}
+        """What the family's functions take for rows: unit noise, and auxiliary parameters."""
+        found = {"noise_scale": jnp.ones((), lam.dtype)}
+        return found | {one.name: one.value(part) for one, part in self._auxiliary(lam)}
 
     def leaf_precision(self, lam: Array) -> Array:
         """Prior precision of a leaf, (q, q)."""
@@ -120,6 +133,8 @@ class Specification:
             found = found + 0.5 * grouping.levels * grouping.log_determinant(part)
         if self.noise_prior is not None:
             found = found + self.noise_prior.log_density(jnp.exp(lam[-1])) + lam[-1]
+        for one, part in self._auxiliary(lam):
+            found = found + one.log_density(part)
         return found
 
     def scatters(self, phi: Array, b: Array) -> list[Array]:
@@ -131,7 +146,7 @@ class Specification:
         return found
 
     def log_given(self, lam: Array, scatters: list[Array]) -> Array:
-        """Log-density of hyperparameters given effects by their scatters, but for the noise's."""
+        """Log-density of hyperparameters given effects by their scatters, but for the family's."""
         found = self.log_hyper(lam)
         for grouping, part, scatter in zip(self.groupings, self.parts(lam), scatters, strict=True):
             found = found - 0.5 * (grouping.precision(part) * scatter).sum()
@@ -140,16 +155,41 @@ class Specification:
     def _others(self, lam: Array) -> list[tuple[Grouping, slice, Array]]:
         return list(zip(self.others, self.places(), self.parts(lam)[1:], strict=True))
 
+    def _auxiliary(self, lam: Any) -> list[tuple[AuxiliaryPrior, Any]]:
+        """Each with its part of hyperparameters (..., n)."""
+        found, at = [], self.scales
+        for one in self.auxiliary:
+            found.append((one, lam[..., at : at + one.count]))
+            at += one.count
+        return found
+
+    def host_numbers(self, draws: Vector) -> dict[str, Vector]:
+        """Auxiliary parameters of draws (..., n), on the real line."""
+        return {one.name: one.host_value(part) for one, part in self._auxiliary(draws)}
+
     def hyper_labels(self) -> list[str]:
         """Names of what :meth:`described` gives."""
         named = [label for grouping in self.groupings for label in grouping.hyper_labels()]
+        for one, prior in zip(self.family.auxiliary, self.auxiliary, strict=True):
+            count = prior.pinned + prior.count
+            several = [f"{one.reported}[{i}]" for i in range(count)]
+            named += [one.reported] if prior.scalar else several
         return named if self.noise_prior is None else [*named, "sigma"]
 
-    def described(self, draws: Vector) -> Vector:
-        """Standard deviations and correlations of draws (..., n) on the real line."""
+    def described(self, draws: Vector, shift: Vector | float = 0.0, scale: float = 1.0) -> Vector:
+        """Standard deviations, correlations and the family's own of draws (..., n).
+
+        ``shift`` is an intercept that stands for the first cutpoint, ``scale`` the unit of a target
+        that was divided by it.
+        """
         found = [
             grouping.described(part)
             for grouping, part in zip(self.groupings, self.parts(draws), strict=True)
         ]
-        noise = [] if self.noise_prior is None else [np.exp(draws[..., -1:])]
-        return np.concatenate([*found, *noise], axis=-1)
+        if self.noise_prior is not None:
+            found.append(np.exp(draws[..., -1:]))
+        if self.auxiliary:
+            own = self.family.auxiliary_reported(self.host_numbers(draws), shift, scale)
+            for one, values in zip(self.auxiliary, own.values(), strict=True):
+                found.append(values[..., None] if one.scalar else values)
+        return np.concatenate(found, axis=-1)

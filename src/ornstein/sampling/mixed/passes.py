@@ -10,8 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ornstein._base.types import Array, PyTree, Vector
-from ornstein.curvature.arrow_sums import UNIT
+from ornstein._base.types import Array, Vector
 from ornstein.models.random_effects.posterior import MixedPosterior
 from ornstein.models.random_effects.specification import Specification
 
@@ -45,7 +44,8 @@ class Chunks:
         shape = len(group), length
 
         def put(values: Vector, fill: float = 0.0) -> Vector:
-            found = np.full(shape[0] * length, fill, np.dtype(dtype))
+            kind = np.dtype(dtype) if values.dtype.kind == "f" else values.dtype
+            found = np.full(shape[0] * length, fill, kind)
             found[place] = values
             return found.reshape(shape)
 
@@ -84,10 +84,14 @@ class Chunks:
             found = found + (effects[0] if design is None else (effects * design).sum(axis=0))
         return found
 
-    def gradient(self, spec: Specification, eta: Array) -> tuple[Array, Array]:
+    def gradient(self, spec: Specification, eta: Array, lam: Array) -> tuple[Array, Array]:
         """Of the sum of losses, by head and leaves."""
-        residual = self.weight * spec.family.residual(eta, self.y, _unit(eta))
+        residual = self.residual(spec, eta, lam)
         return self.head_sums(spec, residual), self.leaf_sums(spec, residual)
+
+    def residual(self, spec: Specification, eta: Array, lam: Array) -> Array:
+        """Of every row, weighted."""
+        return self.weight * spec.family.residual(eta, self.y, spec.numbers(lam))
 
     def head_sums(self, spec: Specification, residual: Array) -> Array:
         """Residuals against the head's columns."""
@@ -113,13 +117,9 @@ class Chunks:
             return sums
         return jax.ops.segment_sum(sums, self.group, spec.leaf.levels, indices_are_sorted=True)
 
-    def losses(self, spec: Specification, eta: Array) -> Array:
+    def losses(self, spec: Specification, eta: Array, lam: Array) -> Array:
         """Summed by leaf, (G,): differences of these are precise where those of totals are not."""
-        return self.by_leaf(spec, self.weight * spec.family.loss(eta, self.y, _unit(eta)))
-
-
-def _unit(like: Array) -> PyTree:
-    return jax.tree.map(lambda leaf: jnp.asarray(leaf, like.dtype), UNIT)
+        return self.by_leaf(spec, self.weight * spec.family.loss(eta, self.y, spec.numbers(lam)))
 
 
 def _length(sizes: Any) -> int:

@@ -16,7 +16,7 @@ import numpy as np
 
 from ornstein._base.precision import precision_of
 from ornstein._base.types import Array, PyTree, Vector
-from ornstein.curvature.arrow_anchor import MixedAnchor, at_hyper
+from ornstein.curvature.arrow_anchor import MixedAnchor, at_hyper, auxiliary_widths
 from ornstein.models.random_effects.posterior import MixedPosterior
 from ornstein.models.random_effects.specification import Specification
 from ornstein.planning.mixed import MixedPlan
@@ -221,7 +221,7 @@ def run_mixed(
     anchor, count = plan.anchor, post.specification.count
     around = Around.of(post, anchor, dtype)
     rows = _rows(post, plan, anchor, dtype)
-    widths = np.maximum(first_widths(post), 1e-3)
+    widths = np.maximum(first_widths(post, anchor), 1e-3)
     reference = Reference.of(anchor.lam, np.diag(widths**2), dtype)
     angle = plan.angle if plan.steps == "minibatch" else _WIDEST
     tuning = Tuning(*(np.asarray(value, dtype) for value in (angle, angle, 1.0)))
@@ -273,12 +273,12 @@ def _is_large(post: MixedPosterior) -> bool:
     return spec.noise_prior is not None and spec.head > _LARGE_HEAD
 
 
-def first_widths(post: MixedPosterior) -> Vector:
+def first_widths(post: MixedPosterior, anchor: MixedAnchor) -> Vector:
     """About the hyperparameters' posterior standard deviations, on the real line."""
     spec = post.specification
     found = [np.full(g.count, 1 / np.sqrt(2 * g.levels)) for g in spec.groupings]
     noise = [] if spec.noise_prior is None else [np.full(1, 1 / np.sqrt(2 * post.num_data))]
-    return np.concatenate([*found, *noise])
+    return np.concatenate([*found, *noise, auxiliary_widths(post, anchor)])
 
 
 def _fitted(lam: Vector, widths: Vector, dtype: str) -> Reference:

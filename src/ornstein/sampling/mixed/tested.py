@@ -60,7 +60,7 @@ def advance(
 def with_losses(spec: Specification, rows: Chunks, state: TestedState) -> TestedState:
     """The state with its rows' losses."""
     eta = rows.predictor(spec, state.phi, state.b)
-    return state._replace(losses=rows.losses(spec, eta))
+    return state._replace(losses=rows.losses(spec, eta, state.lam))
 
 
 def read(
@@ -79,9 +79,8 @@ def draw_given(
     reference: Reference,
     key: Array,
 ) -> Array:
-    """Hyperparameters given the effects, in turn, by slice sampling; the noise's stays (X13)."""
+    """Those of effects given these, in turn, by slice sampling; the family's stay (X13)."""
     scatters = spec.scatters(phi, b)
-    count = spec.count - (spec.noise_prior is not None)
 
     def one(index: Array, lam: Array) -> Array:
         def density(entry: Array) -> Array:
@@ -92,7 +91,7 @@ def draw_given(
         found = slice_sample(density, at, 2 * width, jax.random.fold_in(key, index))
         return lam.at[index].set(found[0])
 
-    return jax.lax.fori_loop(0, count, one, lam)
+    return jax.lax.fori_loop(0, spec.scales, one, lam)
 
 
 def _leaves(
@@ -117,13 +116,13 @@ def _leaves(
 
     def slope(z: Array) -> Array:
         b, eta = at(z)
-        residual = rows.weight * spec.family.residual(eta, rows.y, _numbers(eta))
+        residual = rows.residual(spec, eta, state.lam)
         by_b = power * rows.leaf_sums(spec, residual) + precision @ b
         return jnp.einsum("ijg,jg->ig", inner, by_b)
 
     z_new, v_new = _turned(z, v, angle, slope)
     b_new, eta = at(z_new)
-    losses = rows.losses(spec, eta)
+    losses = rows.losses(spec, eta, state.lam)
     change = power * (losses - state.losses)
     change = change + spec.leaf_energy(state.lam, b_new) - spec.leaf_energy(state.lam, state.b)
     change = change + 0.5 * (v_new**2 - v**2).sum(axis=0)
@@ -156,14 +155,14 @@ def _head(
 
     def slope(z: Array) -> Array:
         phi, b, eta = at(z)
-        by_phi, by_b = rows.gradient(spec, eta)
+        by_phi, by_b = rows.gradient(spec, eta, state.lam)
         by_phi = power * by_phi + spec.head_prior_gradient(state.lam, phi, around.prior)
         by_b = power * by_b + precision @ b
         return (by_phi - jnp.einsum("img,ig->m", follow, by_b)) @ outer
 
     z_new, v_new = _turned(z, v, angle, slope)
     phi, b, eta = at(z_new)
-    losses = rows.losses(spec, eta)
+    losses = rows.losses(spec, eta, state.lam)
     change = power * (losses - state.losses).sum()
     change = change + _prior_change(spec, around, state, phi, b, state.lam)
     change = change + 0.5 * (v_new**2 - v**2).sum()
@@ -185,8 +184,8 @@ def _hyper(
     lam = reference.proposed(state.lam, share, move)
     there = Coordinates.given(spec, around, lam)
     phi, b = there.position(*here.coordinates(state.phi, state.b))
-    losses = rows.losses(spec, rows.predictor(spec, phi, b))
-    # The power is 1 here: families with a noise scale need no rows.
+    losses = rows.losses(spec, rows.predictor(spec, phi, b), lam)
+    # The power is 1 here: a Gaussian family needs no rows.
     change = (losses - state.losses).sum()
     change = change + _prior_change(spec, around, state, phi, b, lam)
     ratio = -change + spec.log_hyper(lam) - spec.log_hyper(state.lam)
@@ -223,7 +222,3 @@ def _chosen(
 
 def _rate(ratio: Array) -> Array:
     return jnp.where(jnp.isnan(ratio), 0.0, jnp.exp(jnp.minimum(ratio, 0.0)))
-
-
-def _numbers(like: Array) -> dict[str, Array]:
-    return {"noise_scale": jnp.ones((), like.dtype)}
