@@ -163,6 +163,7 @@ def test_a_table_is_recognised_fitted_kept_and_asked(tmp_path: Path) -> None:
         app,
         [
             *("fit", f"{tmp_path}/queue.csv", "-t", "wait", "-m", "waiting"),
+            *("--holdout", "0"),
             *("-o", f"{tmp_path}/run", "--draws", "20", "--method", "laplace"),
         ],
         catch_exceptions=False,

@@ -182,6 +182,7 @@ def test_two_fits_into_one_folder(tmp_path: Path) -> None:
 MOMENTS = {
     "reading": "ornstein.cli.fitting:read_table",
     "the answer": "ornstein.storage.checkpoint:keep_answer",
+    "the scores": "ornstein.tables.held_out:score",
     "planning": "ornstein.tables.fitting:fit_rows",
     "the diagnosis": "ornstein.results.result:Result.diagnose",
     "pictures of rows": "ornstein.tables.model:TableModel.fit_picture",

@@ -333,6 +333,7 @@ def test_the_command_line_takes_a_formula(tmp_path: Path) -> None:
     frame().to_csv(tmp_path / "t.csv", index=False)
     done = invoke(
         *("fit", tmp_path / "t.csv", "--formula", "count ~ bs(x, df=4) + offset(log(n))"),
+        *("--holdout", "0"),
         *("--family", "poisson", "-o", tmp_path / "run", "--draws", 50, "--method", "laplace"),
         *("--predict", tmp_path / "t.csv"),
     )
@@ -354,7 +355,7 @@ REFUSED: list[tuple[list[str], str]] = [
 @pytest.mark.parametrize(("options", "match"), REFUSED)
 def test_mistakes_end_with_a_sentence(options: list[str], match: str, tmp_path: Path) -> None:
     frame().to_csv(tmp_path / "t.csv", index=False)
-    done = invoke("fit", tmp_path / "t.csv", *options, "-o", tmp_path / "run")
+    done = invoke("fit", tmp_path / "t.csv", *options, "-o", tmp_path / "run", "--holdout", "0")
     assert done.exit_code != 0
     assert not (tmp_path / "run").exists()
     assert match in str(done.exception) + done.output

@@ -55,7 +55,17 @@ def test_other_numbers_are_not(values: Any) -> None:
 
 def invoked(folder: Path, table: pd.DataFrame, *options: str) -> tuple[int, str]:
     table.to_csv(folder / "t.csv", index=False)
-    words = ["fit", f"{folder}/t.csv", "-o", f"{folder}/run", "--draws", "8", *options]
+    words = [
+        "fit",
+        f"{folder}/t.csv",
+        "-o",
+        f"{folder}/run",
+        "--draws",
+        "8",
+        "--holdout",
+        "0",
+        *options,
+    ]
     done = CliRunner().invoke(app, [*words, "--method", "laplace", "--overwrite"])
     return done.exit_code, f"{done.stderr}{done.exception or ''}"
 

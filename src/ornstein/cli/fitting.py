@@ -95,6 +95,13 @@ def fit(
     strict: Annotated[
         bool, typer.Option(help="End with exit code 2 if the draws or the model fail a check.")
     ] = False,
+    holdout: Annotated[
+        float,
+        typer.Option(help="Share of the rows to keep aside and score first; 0 for none."),
+    ] = 0.2,
+    folds: Annotated[
+        int, typer.Option(help="Keep every row aside once, in so many parts, instead.")
+    ] = 0,
     details: Annotated[
         bool, typer.Option("--details", help="Print the checks of the theory's assumptions, too.")
     ] = False,
@@ -135,6 +142,8 @@ def fit(
         "parse_dates": parse_dates,
         "decimal": decimal,
         "thousands": thousands,
+        "holdout": holdout,
+        "folds": folds,
         "key": seed,
     }
     with _saying_how_to_resume(checkpoint), claimed_beside(out):
@@ -234,7 +243,7 @@ def _fit(
     """Fit, write the folder and say what was found; whether no check failed."""
     from ornstein._base.progress import phase
     from ornstein.results import report
-    from ornstein.results.answers import answers, failed
+    from ornstein.results.answers import answers, failed, quality
     from ornstein.results.arviz import mass
     from ornstein.storage.checkpoint import keep_answer
     from ornstein.storage.folders import Writer
@@ -259,7 +268,7 @@ def _fit(
     fitted = fit_tables.fit_table(encoded, progress=bars, checkpoint=checkpoint, marks=marks, **run)
     with phase("checking the draws", bars):
         found, diagnosis = fitted.summary(interval), fitted.result.diagnose()
-    answered = answers(fitted.result, diagnosis)
+    answered = answers(fitted.result, diagnosis, quality(fitted.scores, fitted.unscored))
     with phase("comparing predictions with the rows", bars):
         agreement = report.Section(*fitted.fit_picture(pictured))
     page = partial(

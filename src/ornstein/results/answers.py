@@ -10,6 +10,7 @@ from ornstein._base.checks import aligned
 from ornstein.results.accuracy import Accuracy
 from ornstein.results.diagnosis import MODEL, STATIONARITY, VERDICTS, Diagnosis
 from ornstein.results.result import Result
+from ornstein.results.scores import Scores
 
 QUALITY, CONVERGENCE, INTERVALS, FIT = "quality", "convergence", "intervals", "fit"
 
@@ -94,11 +95,24 @@ def _shown(value: Any) -> str:
 
 
 def answers(
-    result: Result, diagnosis: Diagnosis, quality: Answer | None = None
+    result: Result, diagnosis: Diagnosis, first: Answer | None = None
 ) -> tuple[Answer, ...]:
     """What a run says to every question, of which the first needs rows that were held out."""
-    first = quality or Answer(QUALITY, UNJUDGED, "Not measured: no rows were held out.")
+    first = quality(None) if first is None else first
     return first, _convergence(result, diagnosis), _intervals(result, diagnosis), _fit(diagnosis)
+
+
+def quality(scores: Scores | None, unscored: str = "No rows were held out.") -> Answer:
+    """The first answer, by scores of rows that were held out."""
+    if scores is None:
+        return Answer(QUALITY, UNJUDGED, unscored)
+    name = next(iter(scores.values))
+    sentence = f"{name} {scores.values[name]:.3g} on {scores.rows:,} rows, {scores.how}."
+    points = []
+    if not scores.better:
+        said = "The model predicts no better than a guess that does not look at the columns."
+        points.append(Point("note", said, "find columns that say more about the target"))
+    return Answer(QUALITY, UNJUDGED, sentence, points, scores.table())
 
 
 def worst(verdicts: Sequence[str]) -> str:

@@ -1,6 +1,7 @@
 """Fitting an encoded table: what ``ornstein fit`` and the estimator of a formula do."""
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import numpy as np
 
 from ornstein._base.checks import choice, shown
 from ornstein._base.errors import InputError
+from ornstein._base.progress import phase
 from ornstein._base.types import Key
 from ornstein.models.priors import Priors
 from ornstein.results.predictive import Coefficients
@@ -15,9 +17,12 @@ from ornstein.tables import fitting
 from ornstein.tables.fitting import UNKNOWN, FitOptions, Unknown, or_unknown
 from ornstein.tables.formulas.fitting import formula_options, formula_rows
 from ornstein.tables.formulas.learning import FormulaTable
+from ornstein.tables.held_out import held_out
 from ornstein.tables.learning import EncodedTable
 from ornstein.tables.model import TableModel, number_text
 from ornstein.tables.text_files import USUAL, NumberMarks
+
+_DRAWS_OF_A_PART = 125  # of each chain
 
 
 def fit_table(
@@ -31,9 +36,11 @@ def fit_table(
     hyper: Unknown = "auto",
     priors: Priors = None,
     marks: NumberMarks = USUAL,
+    holdout: float = 0.0,
+    folds: int = 0,
     **plan_options: Any,
 ) -> TableModel:
-    """Fit an encoded table.
+    """Fit an encoded table, and measure how good the model is by rows that are kept aside.
 
     Parameters
     ----------
@@ -52,6 +59,12 @@ def fit_table(
         Of single standardised coefficients and of auxiliary parameters, by name.
     marks
         How numbers are written in the file that the table is from, for later ones.
+    holdout
+        Share of the rows to keep aside, 0.2 on the command line and none here: a quick fit (by
+        Laplace's approximation, where that is possible) to the others predicts them, and
+        ``model.scores`` says how well. The model itself is fitted to all rows.
+    folds
+        Keep every row aside once, in so many parts, instead of one share of them.
     **plan_options
         Passed to :func:`ornstein.plan`.
 
@@ -65,6 +78,17 @@ def fit_table(
     >>> model.predict(pd.DataFrame({"dose": [3.0]})).columns.tolist()
     ['mean', 'low 90%', 'high 90%', 'sd']
     """
+    quick = partial(
+        fit_table,
+        prior_precision=prior_precision,
+        noise_scale=noise_scale,
+        key=key,
+        priors=priors,
+        progress=False,
+        **_quickly(table, hyper),
+    )
+    with phase("scoring rows that are kept aside", progress):
+        scores, unscored = held_out(table, holdout, folds, key, lambda part: quick(part).draws)
     run = {"key": key, "draws": draws, "progress": progress, "checkpoint": checkpoint}
     run |= plan_options
     if choice("hyper", hyper, UNKNOWN) == "draw" and prior_precision is not None:
@@ -73,14 +97,22 @@ def fit_table(
         )
     if isinstance(table, FormulaTable):
         made = _fit_formula(table, prior_precision, noise_scale, hyper, priors, run)
-        return replace(made, marks=marks)
+        return replace(made, marks=marks, scores=scores, unscored=unscored)
     encoding = table.encoding
     unknown = or_unknown(prior_precision, hyper), or_unknown(noise_scale, hyper)
     options = FitOptions(*unknown, run=run, priors=priors)
     rows = fitting.encoded_rows(table.X, table.y, encoding)
     result = fitting.fit_rows(encoding.family, rows, encoding.features, encoding.units, options)
-    model = TableModel(encoding, Coefficients.of_result(result), result, marks=marks)
+    draws_of = Coefficients.of_result(result)
+    model = TableModel(encoding, draws_of, result, marks=marks, scores=scores, unscored=unscored)
     return replace(model, remarks=(*table.notes, *_learning_remarks(model)))
+
+
+def _quickly(table: EncodedTable | FormulaTable, hyper: Unknown) -> dict[str, Any]:
+    """How to fit a part that is only to be scored: by Laplace, unless effects are random."""
+    if isinstance(table, FormulaTable) and table.encoding.random:
+        return {"draws": _DRAWS_OF_A_PART, "hyper": hyper}
+    return {"draws": _DRAWS_OF_A_PART, "method": "laplace", "hyper": "learn"}
 
 
 def _fit_formula(

@@ -16,6 +16,7 @@ from ornstein.results.arviz import interval_ends, summary_table
 from ornstein.results.predictive import Coefficients, NewRows, evenly_spaced
 from ornstein.results.result import Result
 from ornstein.results.row_groups import RowGroups, row_groups
+from ornstein.results.scores import Scores
 from ornstein.storage import codec
 from ornstein.storage.folders import Writer, write_folder
 from ornstein.tables import fitting
@@ -48,6 +49,7 @@ class TableRecord(Record):
     spreads: Vector  # of random effects, (draws, effects)
     hyperparameters: dict[str, dict[str, Any]]
     marks: NumberMarks
+    scores: Scores | None
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,8 @@ class TableModel:
     ``run`` is None for a model that was loaded from a folder. ``remarks`` say what was left out,
     assumed and learned, a sentence each. ``spreads`` are draws of the standard deviations of a
     formula's random effects, (draws, effects), in the units of the rows. ``marks`` are those of
-    numbers in its text file.
+    numbers in its text file. ``scores`` say how well rows that were kept aside are predicted,
+    ``unscored`` why that is not known.
     """
 
     encoding: Encoding | FormulaEncoding
@@ -66,6 +69,8 @@ class TableModel:
     remarks: tuple[str, ...] = ()
     spreads: Vector | None = None
     marks: NumberMarks = USUAL
+    scores: Scores | None = None
+    unscored: str = "No rows were held out."
 
     @property
     def result(self) -> Result:
@@ -262,6 +267,7 @@ class TableModel:
             noise_scale=np.asarray(self.draws.noise_scale, float),
             hyperparameters=self.hyperparameters(),
             marks=self.marks,
+            scores=self.scores,
             spreads=np.zeros((0, 0)) if self.spreads is None else self.spreads,
         )
         files: dict[str, Writer] = {
@@ -294,7 +300,7 @@ class TableModel:
         noise = record.noise_scale
         draws = Coefficients.gather(encoding.model, coef, intercept, noise, beside)
         spreads = record.spreads if record.spreads.size else None
-        return cls(encoding, draws, spreads=spreads, marks=record.marks)
+        return cls(encoding, draws, spreads=spreads, marks=record.marks, scores=record.scores)
 
 
 def read_new(

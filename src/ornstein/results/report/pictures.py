@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from ornstein.results import plots
-from ornstein.results.answers import CONVERGENCE, FIT, cells
+from ornstein.results.answers import CONVERGENCE, FIT
 from ornstein.results.diagnosis import Diagnosis
 from ornstein.results.report.words import compares_matrices, learned
 from ornstein.results.result import Result
@@ -68,15 +68,6 @@ class Section:
         """The pictures, as sources of images."""
         figures = [self.figure] if isinstance(self.figure, Figure) else self.figure
         return [data_uri(figure) for figure in figures]
-
-    @property
-    def columns(self) -> list[str]:
-        """Headings of the table."""
-        return [] if self.table is None else [str(column) for column in self.table.columns]
-
-    def rows(self) -> list[tuple[str, list[str]]]:
-        """Lines of the table."""
-        return [] if self.table is None else cells(self.table)
 
 
 def of_coefficients(result: Result) -> Section:
