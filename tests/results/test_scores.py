@@ -58,7 +58,7 @@ def test_a_trivial_guess_has_the_targets_distribution() -> None:
     shape = np.exp(guess.auxiliary["log_shape"][0])
     spread = counts.mean() + counts.mean() ** 2 / shape
     assert spread == pytest.approx(counts.var(), rel=0.25)
-    shares = trivial(FAMILIES["ordinal"](classes=3), np.repeat([0.0, 1.0, 2.0], [10, 20, 70]))
+    shares = trivial(FAMILIES["ordinal"].of(3), np.repeat([0.0, 1.0, 2.0], [10, 20, 70]))
     no_columns = NewRows(np.zeros((1, 0)))
     found = orn.predictive.probabilities(shares, no_columns)
     np.testing.assert_allclose(found[0], [0.1, 0.2, 0.7], atol=0.01)

@@ -1,7 +1,6 @@
 """Fitting an encoded table: what ``ornstein fit`` and the estimator of a formula do."""
 
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -78,17 +77,12 @@ def fit_table(
     >>> model.predict(pd.DataFrame({"dose": [3.0]})).columns.tolist()
     ['mean', 'low 90%', 'high 90%', 'sd']
     """
-    quick = partial(
-        fit_table,
-        prior_precision=prior_precision,
-        noise_scale=noise_scale,
-        key=key,
-        priors=priors,
-        progress=False,
-        **_quickly(table, hyper),
-    )
+    quick: dict[str, Any] = {"prior_precision": prior_precision, "noise_scale": noise_scale}
+    quick |= {"key": key, "priors": priors, "progress": False, **_quickly(table, hyper)}
     with phase("scoring rows that are kept aside", progress):
-        scores, unscored = held_out(table, holdout, folds, key, lambda part: quick(part).draws)
+        scores, unscored = held_out(
+            table, holdout, folds, key, lambda part: fit_table(part, **quick).draws
+        )
     run = {"key": key, "draws": draws, "progress": progress, "checkpoint": checkpoint}
     run |= plan_options
     if choice("hyper", hyper, UNKNOWN) == "draw" and prior_precision is not None:
