@@ -89,7 +89,8 @@ def test_rows_of_a_formula_bring_trials_and_offsets() -> None:
     part = taken(table, np.arange(5))
     assert isinstance(part, tables.FormulaTable)
     np.testing.assert_array_equal(np.asarray(part.weights), trials[:5])
-    assert np.shape(part.offset) == (5,)
+    assert part.offset is not None
+    assert part.offset.shape == (5,)
     model = tables.fit_table(table, holdout=0.25, method="laplace", draws=50)
     assert model.scores is not None
     assert 0.3 < model.scores.values["R^2"] < 0.9
