@@ -106,6 +106,53 @@ def test_X13_the_same_key_gives_the_same_draws_and_checkpoints_resume(tmp_path: 
         orn.sample(linear(), **options, hyper_prior=orn.HalfNormal(), checkpoint=tmp_path / "run")
 
 
+def test_X13_hyperparameters_of_rows_and_of_the_prior_have_their_exact_posterior() -> None:
+    """As the ready-made linear regression's, whose noise scale needs no rows."""
+    post, prior = linear(), orn.HalfNormal(1.0)
+
+    def log_likelihood(coef: Any, row: Any, hyper: Any) -> Any:
+        residual = (row["y"] - row["x"] @ coef) / hyper["noise"]
+        return -0.5 * residual**2 - jnp.log(hyper["noise"])
+
+    def log_prior(coef: Any, hyper: Any) -> Any:
+        return 0.5 * (coef.size * jnp.log(hyper["tau"]) - hyper["tau"] * coef @ coef)
+
+    def hyper_prior(hyper: Any) -> Any:
+        sd = hyper["tau"] ** -0.5
+        return prior.log_density(sd) - 1.5 * jnp.log(hyper["tau"]) - jnp.log(hyper["noise"])
+
+    rows = {"x": post.data["x"], "y": post.data["y"]}
+    custom = orn.Posterior(
+        log_likelihood, log_prior, rows, np.zeros(post.dim), {"noise": 1.0, "tau": 1.0}
+    )
+    result = orn.sample(custom, hyper="draw", hyper_prior=hyper_prior, key=3, draws=2500)
+    assert result.draws.shape == (4, 2500, post.dim)
+    assert {"noise", "tau"} <= set(result.summary().index)
+    assert result.diagnose().verdict == "ok"
+    s, p, weights = evidence_grid(post, prior)
+    ranks_within_error(np.log(result.hyper_draws["noise"]), s[:, 0], weights.sum(axis=1))
+    ranks_within_error(np.log(result.hyper_draws["tau"]), p[0], weights.sum(axis=0))
+
+
+def test_X13_hyperparameters_of_rows_alone_are_drawn() -> None:
+    """A normal sample of known mean: the squares' sum over the variance is a chi-squared."""
+    y = np.random.default_rng(0).normal(size=40)
+    post = orn.Posterior(
+        lambda at, row, scale: -0.5 * ((row - at) / scale) ** 2 - jnp.log(scale),
+        lambda at, _: -0.5 * at**2,
+        y,
+        init=np.zeros(()),
+        hyper=1.0,
+    )
+    result = orn.sample(post, hyper="draw", hyper_prior=lambda s: -jnp.log(s), draws=2000)
+    squares = ((y - result.draws[..., None]) ** 2).sum(axis=-1) / result.hyper_draws**2
+    shares = scipy.stats.chi2(len(y)).cdf(squares)
+    error = 1 / np.sqrt(12 * min_ess(squares[..., None]))
+    assert abs(shares.mean() - 0.5) < 4 * error
+    tree = result.to_arviz()
+    assert {"theta"} <= set(tree["posterior"])
+
+
 def counts(groups: int = 30) -> orn.Posterior:
     """Poisson counts of groups, their log rates normal with a standard deviation to be drawn."""
     rng = np.random.default_rng(0)
@@ -256,8 +303,8 @@ def test_what_cannot_be_drawn_is_said() -> None:
         init=np.zeros(1),
         hyper=1.0,
     )
-    with pytest.raises(orn.InputError, match="log_likelihood takes them too"):
-        orn.sample(in_likelihood, hyper="draw", hyper_prior=lambda s: -s)
+    with pytest.raises(orn.InputError, match="needs hyper_prior"):
+        orn.sample(in_likelihood, hyper="draw")
 
 
 def test_draws_of_one_hyperparameter_given_the_others_are_its_conditional() -> None:

@@ -19,6 +19,7 @@ from ornstein.api.request import Asked, over_mesh, with_shapes
 from ornstein.api.resuming import as_arguments, begun, keep
 from ornstein.models.hyper_priors import HyperPrior
 from ornstein.models.hyper_targets import hyper_target
+from ornstein.models.likelihood_hyper import as_parameters
 from ornstein.models.posterior import Posterior
 from ornstein.models.random_effects.posterior import MixedPosterior
 from ornstein.planning.methods import AUTO
@@ -204,6 +205,11 @@ def sample(
         hyper_prior = post.hyper_prior if hyper_prior is None else hyper_prior
         _refuse_other_methods(plan_options)
     learn_hyper = _learning(learn_hyper, hyper, hyper_prior)
+    if hyper == "draw" and post.hyper_of_rows:
+        post = as_parameters(post, hyper_prior)
+        hyper_prior = post.hyper_prior
+        if hyper_prior is None:  # none is left to draw beside the parameters
+            hyper, learn_hyper = None, False
     target = hyper_target(post, hyper_prior) if hyper == "draw" else None
     if mesh is not None:
         plan_options = over_mesh(post, plan, plan_options)

@@ -102,7 +102,27 @@ def check_model(model: CustomModel, hyper: PyTree, row: PyTree) -> bool:
     _check_number("log_prior", model.prior(hyper), [zeros], extra)
     if not model.with_hyper:
         return False
-    return _depends(lambda h: model.likelihood(put_hyper(h, hyper))(zeros, row), hyper["hyper"])
+    return any(_depends(_likelihood_by_hyper(model, hyper, zeros, row), hyper["hyper"]))
+
+
+def hyper_in_likelihood(model: Model, hyper: PyTree, data: PyTree) -> list[bool]:
+    """Of every leaf of a custom model's hyperparameters, whether its log-likelihood takes it."""
+    if not isinstance(model, CustomModel):
+        raise TypeError(f"a {type(model).__name__} has no hyperparameters of its own")
+    zeros, row = model.layout.unravel(np.zeros(model.layout.dim)), first_row(data)
+    hyper = captured.fresh(hyper)
+    return _depends(_likelihood_by_hyper(model, hyper, zeros, row), hyper["hyper"])
+
+
+def first_row(data: PyTree) -> PyTree:
+    """The first row."""
+    return jax.tree.map(lambda leaf: leaf[0], data)
+
+
+def _likelihood_by_hyper(
+    model: CustomModel, hyper: PyTree, params: PyTree, row: PyTree
+) -> Callable[[PyTree], Any]:
+    return lambda values: model.likelihood(put_hyper(values, hyper))(params, row)
 
 
 def check_constrain(constrain: Constrain, layout: Layout, *hyper: PyTree) -> None:
@@ -184,11 +204,11 @@ def _returned(name: str, function: Any, args: list[PyTree], called: str) -> Any:
         ) from error
 
 
-def _depends(function: Callable[[PyTree], Any], values: PyTree) -> bool:
-    """Whether a function uses its argument."""
+def _depends(function: Callable[[PyTree], Any], values: PyTree) -> list[bool]:
+    """Of every leaf of its argument, whether a function uses it."""
     traced = jax.make_jaxpr(function)(values).jaxpr
     used = {id(v) for eqn in traced.eqns for v in eqn.invars} | {id(v) for v in traced.outvars}
-    return any(id(variable) in used for variable in traced.invars)
+    return [id(variable) in used for variable in traced.invars]
 
 
 def _count_not_finite(leaf: AnyRows) -> int:

@@ -244,9 +244,9 @@ def _slopes(target: HyperTarget, thetas: Array, etas: Array, known: PyTree) -> t
 
 
 def _log_scale(target: HyperTarget, known: PyTree, eta: Array) -> Array:
-    """Logarithms of the prior's standard deviations."""
+    """Logarithms of the prior's standard deviations; where it has none, units stay as they are."""
     _, diagonal = target.curvature(eta, known)
-    return -0.5 * jnp.log(diagonal)
+    return -0.5 * jnp.log(jnp.where(diagonal > 0, diagonal, 1.0))
 
 
 @partial(jax.jit, static_argnums=(0,))
@@ -275,12 +275,6 @@ def hyper_target(post: Posterior, given: HyperPrior) -> HyperTarget:
             ties.precisions,
             priors.get("noise_scale"),
             priors.get("prior_precision"),
-        )
-    if learnable.in_likelihood:
-        raise InputError(
-            "hyper='draw' draws hyperparameters of the prior, and this model's log_likelihood "
-            "takes them too. Make those of the likelihood parameters of the model, or use "
-            "hyper='learn'."
         )
     if given is None or not callable(given):
         raise InputError(

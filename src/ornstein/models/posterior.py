@@ -110,6 +110,7 @@ class Posterior:
             if hyper is None:
                 raise InputError("hyper_prior is given without hyper; give both, or neither.")
         self.constrain, self.hyper_prior, self.unconstrain = constrain, hyper_prior, unconstrain
+        self.every_hyper: Constrain | None = None
         self.log_likelihood = log_likelihood
         self.log_prior = log_prior
         self.data = custom.checked_data(data)
@@ -227,6 +228,12 @@ class Posterior:
         return Posterior(*functions, self.data, params, hyper, constraints, *more)
 
     @property
+    def hyper_of_rows(self) -> bool:
+        """Whether the log-likelihood of a custom model takes hyperparameters."""
+        found = self._learnable
+        return found is not None and found.ties is None and found.in_likelihood
+
+    @property
     def on_disk(self) -> bool:
         """Whether the rows stay on disk."""
         return any(isinstance(leaf, RowsOnDisk) for leaf in jax.tree.leaves(self.data))
@@ -284,9 +291,13 @@ class Posterior:
         """
         if self.constrain is None:
             return self.layout.unravel(flat)
+        return self.mapped(self.constrain, flat, eta)
+
+    def mapped(self, function: Constrain, flat: Vector, eta: Vector | None = None) -> PyTree:
+        """The same by any function of parameters, and of hyperparameters if there are any."""
         if self._learnable is None:
-            return custom.map_vectors(self.constrain, self.layout, flat)
-        learnable, constrain = self._learnable, self.constrain
+            return custom.map_vectors(function, self.layout, flat)
+        learnable = self._learnable
         if eta is None:
             fixed = learnable.to_real(self.hyperparameters)
             eta = np.broadcast_to(fixed, (*flat.shape[:-1], len(fixed)))
@@ -294,7 +305,7 @@ class Posterior:
 
         def mapped(pair: PyTree) -> PyTree:
             params, hyper = pair
-            return constrain(params, learnable.from_real(learnable.layout.vector(hyper)))
+            return function(params, learnable.from_real(learnable.layout.vector(hyper)))
 
         return custom.map_vectors(mapped, both, np.concatenate([flat, eta], axis=-1))
 
@@ -318,8 +329,7 @@ class Posterior:
         self.hyper = model.constants()
         if self._learnable is not None:
             self.hyper = custom.put_hyper(self.hyperparameters, self.hyper)
-        row = jax.tree.map(lambda leaf: leaf[0], self.data)
-        in_likelihood = custom.check_model(model, self.hyper, row)
+        in_likelihood = custom.check_model(model, self.hyper, custom.first_row(self.data))
         if self._learnable is not None:
             self._learnable = replace(self._learnable, in_likelihood=in_likelihood)
         if self.constrain is not None:

@@ -91,9 +91,16 @@ class Result:
     @property
     def hyper_draws(self) -> PyTree:
         """Draws of the hyperparameters, every leaf (chains, draws, ...), in their own structure."""
+        if self.posterior.every_hyper is not None:
+            return self.posterior.mapped(self.posterior.every_hyper, self.flat, self.hyper)
         if self.hyper is None:
             raise InputError("the hyperparameters were not drawn: sample with hyper='draw'.")
         return self.posterior.learnable.host_values(self.hyper)
+
+    @property
+    def has_hyper_draws(self) -> bool:
+        """Whether hyperparameters were drawn."""
+        return self.hyper is not None or self.posterior.every_hyper is not None
 
     @cached_property
     def _constrained(self) -> PyTree:
@@ -139,7 +146,7 @@ class Result:
             "batch_size": self.plan.batch_size,
             "sampling_time": self.seconds,
         }
-        if self.hyper is not None:
+        if self.has_hyper_draws:
             named = {**_named_leaves(self.hyper_draws), **named}
         groups: dict[str, dict[str, Any]] = {"posterior": named}
         if self.posterior.constrain is not None:
@@ -169,11 +176,12 @@ class Result:
         one = Layout.of(jax.tree.map(lambda leaf: leaf[0, 0], draws))
         labels = one.labels(self.posterior.names)
         leaves = jax.tree.leaves(draws)
-        if self.hyper is not None:
+        if self.has_hyper_draws:
             named = _named_leaves(self.hyper_draws)
             beside = {name: leaf for name, leaf in named.items() if name not in one.leaf_names()}
             each = Layout.of(jax.tree.map(lambda leaf: leaf[0, 0], beside))
-            labels = [*labels, *each.labels(self.posterior.learnable.names)]
+            names = {} if self.hyper is None else self.posterior.learnable.names
+            labels = [*labels, *each.labels(names)]
             leaves = [*leaves, *jax.tree.leaves(beside)]
         return arviz.summary_table(labels, leaves, interval)
 

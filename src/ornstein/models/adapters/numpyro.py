@@ -33,6 +33,7 @@ from ornstein.models.adapters.sites import (
     refuse_outside,
     refuse_unknown,
 )
+from ornstein.models.likelihood_hyper import in_the_prior
 from ornstein.models.posterior import Posterior
 
 Rows: TypeAlias = dict[str, Any]
@@ -224,15 +225,9 @@ def _hierarchy(
         hyper=hyper,
         constraints="real",
         constrain=constrain,
-        hyper_prior=_in_the_prior,
+        hyper_prior=in_the_prior,
         unconstrain=unconstrain,
     )
-
-
-def _in_the_prior(hyper: PyTree) -> float:
-    """Nothing: the log-prior has the density of the hyperparameters, too."""
-    del hyper
-    return 0.0
 
 
 def _tried(
