@@ -39,8 +39,10 @@ from .results.accuracy import Accuracy, check
 from .results.calibration import Calibration
 from .results.comparison import Comparison, Entry
 from .results.diagnosis import Check, Diagnosis
+from .results.loo import Loo
 from .results.measure import MeasuredKL
 from .results.mixed import MixedResult
+from .results.model_comparison import compare_models
 from .results.result import Result
 from .results.scores import Scores, score
 from .sampling import distributed
@@ -50,7 +52,7 @@ from .tables.formulas.fitting import from_formula
 # What to do, in the order of a run.
 __all__ = ["from_formula", "from_numpyro", "geometry", "open_rows", "plan", "tune"]
 __all__ += ["as_optax", "compare", "cross_validate", "evidence", "kernel", "learn", "sample"]
-__all__ += ["cache_compiled_code", "calibrate", "check", "score"]
+__all__ += ["cache_compiled_code", "calibrate", "check", "compare_models", "score"]
 # Rooms of their own.
 __all__ += ["datasets", "distributed", "estimators", "models", "plots", "predictive", "report"]
 __all__ += ["tables", "theory"]
@@ -60,7 +62,7 @@ __all__ += ["Exponential", "HalfNormal", "HalfStudentT", "LogUniform", "Predicte
 __all__ += ["Normal"]
 __all__ += ["Accuracy", "Calibration", "Check", "Comparison", "CrossValidation", "Diagnosis"]
 __all__ += ["Entry", "Evidence", "Learned", "Learning", "MeasuredKL", "Posterior", "Result", "Rows"]
-__all__ += ["Scores"]
+__all__ += ["Loo", "Scores"]
 __all__ += ["MixedPlan", "MixedPosterior", "MixedResult", "RowsOnDisk", "__version__"]
 # What they raise and warn of.
 __all__ += ["AmbiguousTargetError", "CheckpointError", "InputError", "MissingExtraError"]

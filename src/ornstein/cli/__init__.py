@@ -11,12 +11,23 @@ from rich.console import Console
 
 from ornstein._base.compilation import cache_settings
 from ornstein._base.errors import OrnsteinError
-from ornstein.cli import calibrating, comparing, fitting, paper_commands, predicting
+from ornstein.cli import (
+    calibrating,
+    comparing,
+    comparing_models,
+    effects,
+    fitting,
+    paper_commands,
+    predicting,
+)
 from ornstein.cli.root import app
 
 __all__ = ["app", "main"]
 
-COMMANDS = (fitting, predicting, comparing, calibrating, paper_commands)
+COMMANDS = (
+    *(fitting, predicting, effects, comparing_models),
+    *(comparing, calibrating, paper_commands),
+)
 """Importing them registers their commands."""
 
 # Compiles small loops into one kernel each; read when JAX first computes something.

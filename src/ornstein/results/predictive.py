@@ -150,26 +150,48 @@ def probabilities(draws: Coefficients, X: AnyNewRows) -> Vector:
     [[0.0, 1.0], [1.0, 0.0]]
     """
     chances = draws.family.probabilities
-    parts = [chances(eta, numbers).mean(axis=0).T for _, eta, numbers in _blocks(draws, X)]
+    parts = [chances(eta, numbers).mean(axis=0).T for _, eta, numbers in blocks(draws, X)]
     return np.concatenate(parts)
+
+
+def expected_by_draw(draws: Coefficients, X: AnyNewRows) -> Vector:
+    """The target's mean by draw and row; of two classes the chance of the second.
+
+    Of more classes all chances: (draws, classes, rows).
+    """
+    rows, family = _rows(X), draws.family
+    eta, numbers = predictors(draws, rows), _numbers(draws, rows)
+    if not family.most_classes:
+        return family.expectation(eta, numbers)
+    chances = family.probabilities(eta, numbers)
+    return chances[:, 1] if chances.shape[1] == 2 else chances
 
 
 def expectation(draws: Coefficients, X: AnyNewRows) -> Vector:
     """The target's mean over draws, for every row of a model of numbers."""
     means = draws.family.expectation
-    blocks = _blocks(draws, X)
-    return np.concatenate([means(eta, numbers).mean(axis=0) for _, eta, numbers in blocks])
+    found = blocks(draws, X)
+    return np.concatenate([means(eta, numbers).mean(axis=0) for _, eta, numbers in found])
 
 
 def spread(draws: Coefficients, X: AnyNewRows) -> Vector:
     """Standard deviation of every row's target: that of the draws' means and of the noise."""
     family = draws.family
-    return np.concatenate([_std(family, eta, numbers) for _, eta, numbers in _blocks(draws, X)])
+    return np.concatenate([_std(family, eta, numbers) for _, eta, numbers in blocks(draws, X)])
 
 
 def simulate(draws: Coefficients, X: AnyNewRows, rng: np.random.Generator) -> Vector:
     """One target per draw and row: (draws, rows); class numbers for classifiers."""
     return draws.family.simulate(predictors(draws, X), _numbers(draws, _rows(X)), rng)
+
+
+def log_density(draws: Coefficients, X: AnyNewRows, y: npt.ArrayLike) -> Vector:
+    """Log-likelihood of every row's target by every draw: (draws, rows).
+
+    Memory grows with both: give rows in blocks where there are many.
+    """
+    found = predictors(draws, X)
+    return draws.family.log_density(found, np.asarray(y), _numbers(draws, _rows(X)))
 
 
 def log_score(draws: Coefficients, X: AnyNewRows, y: npt.ArrayLike) -> Vector:
@@ -187,8 +209,8 @@ def log_score(draws: Coefficients, X: AnyNewRows, y: npt.ArrayLike) -> Vector:
     count = len(_rows(X).x)
     if target.shape != (count,):
         raise InputError(f"y must have one value for each of {count} rows, found {target.shape}.")
-    blocks = _blocks(draws, X)
-    return np.concatenate([score(eta, target[at], numbers) for at, eta, numbers in blocks])
+    found = blocks(draws, X)
+    return np.concatenate([score(eta, target[at], numbers) for at, eta, numbers in found])
 
 
 def summarise(
@@ -207,7 +229,7 @@ def summarise(
     """
     share, rng, family = mass(interval), np.random.default_rng(seed), draws.family
     parts = []
-    for _, eta, numbers in _blocks(draws, X):
+    for _, eta, numbers in blocks(draws, X):
         means = family.expectation(eta, numbers)
         ends = family.interval(eta, numbers, share, rng)
         parts.append(Prediction(means.mean(axis=0), _std(family, eta, numbers), *ends))
@@ -228,7 +250,7 @@ def _numbers(draws: Coefficients, rows: NewRows) -> dict[str, Any]:
     return {**draws.numbers, **trials}
 
 
-def _blocks(draws: Coefficients, X: AnyNewRows) -> Iterator[tuple[slice, Vector, dict[str, Any]]]:
+def blocks(draws: Coefficients, X: AnyNewRows) -> Iterator[tuple[slice, Vector, dict[str, Any]]]:
     """Rows in blocks of bounded memory, with their predictors; one empty block for no rows."""
     rows = _rows(X)
     outputs = draws.coef.shape[1] if draws.coef.ndim == 3 else 1

@@ -3,13 +3,11 @@
 from dataclasses import dataclass
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 
-from ornstein._base.precision import double_precision
 from ornstein._base.types import Vector
-from ornstein.results.predictive import Coefficients, predictors, simulate
+from ornstein.results.predictive import Coefficients, log_density, simulate
 
 MOST_ROWS, MOST_DRAWS = 1000, 1000
 """Of which a folder keeps log-likelihoods and simulated targets: 4 megabytes each."""
@@ -62,7 +60,7 @@ def row_groups(
     at = (np.arange(chains)[:, None] * each + kept).reshape(-1)
     some = draws.at(at)
     shape = (chains, len(kept), len(rows))
-    density = _log_likelihood(some, X[rows], y[rows]) - np.log(scale)
+    density = log_density(some, X[rows], y[rows]) - np.log(scale)
     simulated = centre + scale * simulate(some, X[rows], np.random.default_rng(0))
     note = "all" if len(rows) == len(X) else f"{len(rows):,} of {len(X):,}, evenly spaced"
     return RowGroups(
@@ -75,13 +73,3 @@ def row_groups(
         {"row": rows.tolist()},
         note,
     )
-
-
-def _log_likelihood(draws: Coefficients, X: Vector, y: Vector) -> Vector:
-    """Of every draw and row."""
-    eta, family = predictors(draws, X), draws.family
-    by_output = np.moveaxis(eta, 1, -1) if eta.ndim == 3 else eta
-    kind = np.int32 if family.most_classes > 2 else float
-    targets = np.broadcast_to(np.asarray(y, kind), by_output.shape[:2])
-    with double_precision():
-        return -np.asarray(family.loss(jnp.asarray(by_output), jnp.asarray(targets), draws.numbers))

@@ -75,10 +75,14 @@ class DateColumn:
     def encode(self, column: Any, unseen: str = "error") -> Floats:
         """Columns of ``X``; a missing date is replaced by the mean."""
         del unseen
-        times = _times(self.name, column, self.format)
+        times = self.times(column)
         table = _numbers(self.parts, times, np.datetime64(self.origin, "us"))
         encoded = (table - np.array(self.centres)) / np.array(self.scales)
         return np.where(np.isnat(times)[:, None], 0.0, encoded)
+
+    def times(self, column: Any) -> Times:
+        """Its dates and times, missing ones NaT."""
+        return _times(self.name, column, self.format)
 
     def sentence(self) -> str:
         """What the column became."""

@@ -6,13 +6,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from ornstein._base.errors import InputError
 from ornstein._base.types import Vector
 from ornstein.data.frames import like
-from ornstein.results import predictive
+from ornstein.results import loo, predictive
 from ornstein.results.arviz import interval_ends, summary_table
+from ornstein.results.effects import Response
 from ornstein.results.predictive import Coefficients, NewRows, evenly_spaced
 from ornstein.results.result import Result
 from ornstein.results.row_groups import RowGroups, row_groups
@@ -28,15 +30,15 @@ from ornstein.tables.formulas import FormulaEncoding
 from ornstein.tables.learning import EncodedTable
 from ornstein.tables.reading import read
 from ornstein.tables.text_files import USUAL, NumberMarks
+from ornstein.tables.toolbox import Block, SeenRows, Toolbox, rows_of_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _PICTURED, _PICTURED_DRAWS = 20_000, 200  # rows, and draws that say how they agree
 _PREDICTING = 4_000  # draws
-_CENSORED = ("exponential", "weibull")  # negative times say that a wait went on
 _TABLE = "table.json"
-FILES = (DRAWS, "plan.json", "summary.csv", _TABLE, "report.html", "predictions.csv")
+FILES = (DRAWS, "plan.json", "summary.csv", _TABLE, loo.FILE, "report.html", "predictions.csv")
 
 
 @codec.register
@@ -53,7 +55,7 @@ class TableRecord(Record):
 
 
 @dataclass(frozen=True)
-class TableModel:
+class TableModel(Toolbox):
     """A model of a table: its encoding, and draws of the coefficients in standardised units.
 
     ``run`` is None for a model that was loaded from a folder. ``remarks`` say what was left out,
@@ -187,6 +189,38 @@ class TableModel:
             return rows
         return rows._replace(offset=added if rows.offset is None else added + rows.offset)
 
+    def seen_rows(self, frame: Any, draws: int) -> SeenRows:
+        """Draws, and the rows of a table; those of the fit if there is none."""
+        some = self.thinned(draws)
+        if frame is not None:
+            return SeenRows(some.draws, *rows_of_table(frame, self.encoding, some.new_rows))
+        if self.run is None:
+            raise InputError(
+                "a model that was loaded has no rows: give the table of the fit (frame=...)."
+            )
+        data: Any = self.run.posterior.data
+
+        def block(numbers: npt.NDArray[np.intp]) -> Block:
+            part = {name: np.asarray(leaf[numbers]) for name, leaf in data.items()}
+            trials = part.get("w")  # of successes, whose share is the target
+            y = part["y"] if trials is None else np.rint(part["y"] * trials)
+            return Block(NewRows(part["x"], part.get("offset"), trials), y)
+
+        return SeenRows(some.draws, len(data["y"]), block)
+
+    def responses(self, draws: int, typical: bool) -> Response:
+        """What is expected of rows by so many of the draws."""
+        some, encoding, target = self.thinned(draws), self.encoding, self.encoding.target
+
+        def response(frame: pd.DataFrame) -> Vector:
+            if isinstance(encoding, FormulaEncoding):
+                rows = encoding.rows_of_one_trial(frame, typical)
+            else:
+                rows = encoding.rows(frame)
+            return target.centre + target.scale * predictive.expected_by_draw(some.draws, rows)
+
+        return response
+
     def _ratios(self, coef: Vector, interval: float) -> pd.DataFrame:
         """Median and central interval of the exponentials of coefficients, (..., columns)."""
         tail = (1 - interval) / 2
@@ -245,7 +279,7 @@ class TableModel:
         """Complete rows of a table, encoded, some where there are many."""
         if isinstance(frame, EncodedTable):
             some = np.arange(0, len(frame.X), max(1, len(frame.X) // _PICTURED))
-            if self.encoding.model in _CENSORED:
+            if self.encoding.family.may_be_censored:
                 some = some[frame.y[some] > 0]
             return NewRows(frame.X[some]), frame.y[some]
         encoding, target = self.encoding, self.encoding.target_names
@@ -254,7 +288,7 @@ class TableModel:
         complete = np.flatnonzero(encoding.complete(table) & known)
         rows = table.take(complete[:: max(1, len(complete) // _PICTURED)])
         y = encoding.encode_target(rows)
-        if encoding.model in _CENSORED:
+        if encoding.family.may_be_censored:
             rows, y = rows.filter(y > 0), y[y > 0]
         return self.new_rows(rows), y
 
@@ -270,6 +304,8 @@ class TableModel:
             scores=self.scores,
             spreads=np.zeros((0, 0)) if self.spreads is None else self.spreads,
         )
+        if self.draws.coef.shape[0] >= loo.FEWEST_DRAWS:
+            extra = {loo.FILE: self.kept_loo.save, **(extra or {})}
         files: dict[str, Writer] = {
             **self.result.files(self._row_groups()),
             "summary.csv": lambda path: self.summary().to_csv(path),

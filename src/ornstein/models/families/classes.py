@@ -34,6 +34,7 @@ class Bernoulli(Family):
     """``y = 1`` with probability ``sigmoid(eta)``, else 0."""
 
     name = "logistic"
+    discrete = True
     ratio = "odds ratio"
     most_classes = 2
     if_more = "Choose softmax."
@@ -111,13 +112,12 @@ class Binomial(Bernoulli):
         trials = np.broadcast_to(self._trials(numbers), eta.shape).astype(np.int64)
         return rng.binomial(trials, scipy.special.expit(eta)).astype(float)
 
-    def log_score(self, eta: Vector, y: Vector, numbers: Numbers) -> Vector:
+    def log_density(self, eta: Vector, y: Vector, numbers: Numbers) -> Vector:
         """Of counts of successes."""
         trials = np.broadcast_to(self._trials(numbers), eta.shape)
         from scipy.stats import binom  # takes long to import
 
-        p = binom.logpmf(y, trials, scipy.special.expit(eta))
-        return np.asarray(scipy.special.logsumexp(p, axis=0) - np.log(len(eta)))
+        return np.asarray(binom.logpmf(y, trials, scipy.special.expit(eta)))
 
     @classmethod
     def of_target(cls, y: AnyRows, classes: int | None = None) -> tuple[Self, AnyRows]:
@@ -170,6 +170,7 @@ class Categorical(Family):
     outputs: int = 2
 
     name = "softmax"
+    discrete = True
     meaning = "classes"
     balanced = True
     most_classes = 100

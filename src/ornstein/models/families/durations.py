@@ -82,6 +82,8 @@ class Gamma(Positive):
 class Waiting(Positive):
     """Waiting times; a negative one is censored."""
 
+    may_be_censored = True
+
 
 @dataclass(frozen=True)
 class Exponential(Waiting):

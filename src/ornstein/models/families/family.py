@@ -110,6 +110,10 @@ class Family(ABC):
     meaning
         What whole numbers are to this family, where a user is asked about them; empty for a family
         that is not offered.
+    discrete
+        Whether targets are counts or classes, which have probabilities and not densities.
+    may_be_censored
+        Whether a negative target says that it is larger than its size, and no more.
     ratio
         What the exponential of a coefficient is, such as an odds ratio; empty where it is nothing.
     intercept
@@ -126,6 +130,8 @@ class Family(ABC):
     most_classes: ClassVar[int] = 0
     if_more: ClassVar[str] = ""
     meaning: ClassVar[str] = ""
+    discrete: ClassVar[bool] = False
+    may_be_censored: ClassVar[bool] = False
     ratio: ClassVar[str] = ""
     intercept: ClassVar[bool] = True
 
@@ -248,15 +254,19 @@ class Family(ABC):
         low, high = np.quantile(self.simulate(eta, numbers, rng), [tail, 1 - tail], axis=0)
         return low, high
 
-    def log_score(self, eta: Vector, y: Vector, numbers: Numbers) -> Vector:
-        """Log predictive density of every row's target: the draws' densities averaged."""
+    def log_density(self, eta: Vector, y: Vector, numbers: Numbers) -> Vector:
+        """Of every row's target, or its probability, by draw and row."""
         by_output = np.moveaxis(eta, 1, -1) if eta.ndim == 3 else eta
         kind = np.int32 if self.most_classes > 2 else float
         targets = np.broadcast_to(np.asarray(y, kind), by_output.shape[:2])
         with double_precision():
             found = self.loss(jnp.asarray(by_output), jnp.asarray(targets), dict(numbers))
-            loss = np.asarray(found)
-        return np.asarray(scipy.special.logsumexp(-loss, axis=0) - np.log(len(loss)))
+            return -np.asarray(found)
+
+    def log_score(self, eta: Vector, y: Vector, numbers: Numbers) -> Vector:
+        """Log predictive density of every row's target: the draws' densities averaged."""
+        found = self.log_density(eta, y, numbers)
+        return np.asarray(scipy.special.logsumexp(found, axis=0) - np.log(len(found)))
 
     # Targets ---------------------------------------------------------------------------------
 

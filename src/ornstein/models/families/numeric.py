@@ -88,6 +88,8 @@ def exp(eta: Vector) -> Vector:
 class Counts(Family):
     """What families of counts share: which targets suit."""
 
+    discrete = True
+
     @classmethod
     def of_target(cls, y: AnyRows, classes: int | None = None) -> tuple[Self, AnyRows]:
         if isinstance(y, RowsOnDisk):

@@ -30,6 +30,7 @@ class Ordinal(Family):
     classes: int = 3
 
     name = "ordinal"
+    discrete = True
     canonical = False
     most_classes = 20
     if_more = "Group neighbouring ones, or, if it is a quantity, choose linear."

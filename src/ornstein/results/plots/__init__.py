@@ -6,8 +6,10 @@ extras.require("report", "ornstein.plots")
 
 from ornstein.results.plots.agreement import comparison, gradient_noise, reliability, residuals
 from ornstein.results.plots.draws import covariance_maps, covariances, intervals, spread, traces
+from ornstein.results.plots.effects import conditional_effects, steepest_terms
 from ornstein.results.plots.ellipses import projected, projection, projections
 from ornstein.results.plots.hyper import hyperparameters
+from ornstein.results.plots.predictive_checks import predictive_checks
 from ornstein.results.plots.ranks import calibration
 from ornstein.results.plots.style import MOST_PARAMETERS, plain
 
@@ -21,4 +23,5 @@ __all__ += [
     "projection",
     "projections",
 ]
-__all__ += ["reliability", "residuals", "spread", "traces"]
+__all__ += ["conditional_effects", "predictive_checks", "reliability", "residuals", "spread"]
+__all__ += ["steepest_terms", "traces"]

@@ -101,6 +101,21 @@ class Design:
             json.dumps(_plain(found.model_spec.transform_state)),
         )
 
+    @property
+    def interactions(self) -> tuple[tuple[str, str], ...]:
+        """Pairs of columns that a term multiplies, in the order of the formula."""
+        import formulaic
+
+        names, found = [column.name for column in self.columns], list[tuple[str, str]]()
+        for term in formulaic.Formula(self.fixed):
+            used = list(dict.fromkeys(n for f in term.factors for n in self._used(f, names)))
+            if len(used) == 2:
+                found.append((used[0], used[1]))
+        return tuple(dict.fromkeys(found))
+
+    def _used(self, factor: Any, names: list[str]) -> list[str]:
+        return _expression(factor, self.formula, names).used
+
     def _spec(self) -> Any:
         import formulaic
 
@@ -157,15 +172,18 @@ def _checked_terms(fixed: str, formula: str, names: list[str]) -> tuple[str, set
     for factor in factors:
         if factor.eval_method.value == "literal":
             continue
-        plain = factor.eval_method.value == "lookup"
-        text = f"`{factor.expr}`" if plain else factor.expr
-        expression = Expression(text, formula, names)
+        expression = _expression(factor, formula, names)
         used += [name for name in expression.used if name not in used]
         for node in ast.walk(expression.tree):
             match node:
                 case ast.Call(func=ast.Name(id="C"), args=[ast.Name(id=name), *_]):
                     coded.add(expression.quoted.get(name, name))
     return fixed, coded, used
+
+
+def _expression(factor: Any, formula: str, names: list[str]) -> Expression:
+    plain = factor.eval_method.value == "lookup"
+    return Expression(f"`{factor.expr}`" if plain else factor.expr, formula, names)
 
 
 def _raw_column(name: str, column: Any, coded: bool) -> RawColumn:

@@ -80,6 +80,11 @@ class FormulaEncoding:
         return tuple(label for one in self.random for label in one.labels)
 
     @property
+    def interactions(self) -> tuple[tuple[str, str], ...]:
+        """Pairs of columns that fixed effects multiply."""
+        return self.design.interactions
+
+    @property
     def text_columns(self) -> tuple[str, ...]:
         """Columns with labels, to be read as text."""
         return tuple(one.name for one in self.design.columns if one.levels is not None)
@@ -105,11 +110,19 @@ class FormulaEncoding:
 
     def rows(self, frame: Any) -> NewRows:
         """Rows as predictions take them: columns, offsets and trials."""
+        return self.rows_of_one_trial(frame)._replace(trials=self._trials(frame))
+
+    def rows_of_one_trial(self, frame: Any, typical: bool = False) -> NewRows:
+        """The same without the trials of a binomial target, whose columns are then not needed.
+
+        ``typical`` rows have no random effects.
+        """
         table = arrow_table(frame, self.column_names)
         refuse_missing(table)
-        offset = self.offset(table)
-        scaled = None if offset is None else offset / self.target.scale
-        return NewRows(self.matrix(table), scaled, self._trials(frame))
+        offset, X = self.offset(table), self.matrix(table)
+        if typical:
+            X[:, len(self.fixed_features) :] = 0.0
+        return NewRows(X, None if offset is None else offset / self.target.scale)
 
     def encode(self, frame: Any) -> Vector:
         """Columns of ``X``, one row for every row of a table of any library."""

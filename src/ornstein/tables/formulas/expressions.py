@@ -36,6 +36,7 @@ FUNCTIONS = (*ARITHMETIC, *STATEFUL, *CODINGS, "I")
 _LARGEST = 1000  # degrees of freedom
 _DEEPEST = 50  # levels of a syntax tree
 _POWER = 10
+_DOTTED = re.compile(r"^[^\W\d][\w.]*$")
 _QUOTED = re.compile(r"`([^`]*)`")
 
 
@@ -54,7 +55,7 @@ class Expression:
     def __init__(self, text: str, formula: str, columns: Collection[str]) -> None:
         self.text, self.formula, self.columns = text, formula, columns
         self.quoted: dict[str, str] = {}
-        whole = text.strip() in columns and "`" not in text  # such as log.radon
+        whole = bool(_DOTTED.match(text.strip())) and text.strip() in columns  # as log.radon
         source = _QUOTED.sub(self._placeholder, f"`{text.strip()}`" if whole else text.strip())
         try:
             self.tree: ast.AST = ast.parse(source, mode="eval").body

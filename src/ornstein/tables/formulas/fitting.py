@@ -113,8 +113,9 @@ class _Hidden:
         self.units = units
 
 
-def _own_units(hidden: _Hidden, family: Family, params: PyTree) -> PyTree:
+def _own_units(hidden: _Hidden, family: Family, params: PyTree, hyper: PyTree = None) -> PyTree:
     """Coefficients in the units of the table, and auxiliary parameters in their range."""
+    del hyper  # which is given where there are unknown ones
     units = hidden.units
     coef = params["coef"]
     dtype = coef.dtype
