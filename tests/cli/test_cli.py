@@ -49,7 +49,7 @@ def test_help(command: list[str]) -> None:
 def test_help_names_every_command_and_every_model() -> None:
     """In one sentence each, and with an example."""
     shown = CliRunner().invoke(app, ["--help"]).output
-    for command in ("fit", "predict", "compare", "calibrate", "resume", "demo", "reproduce"):
+    for command in ("fit", "predict", "report", "compare", "calibrate", "resume", "demo"):
         told = CliRunner().invoke(app, [command, "--help"]).output
         assert f"Example: ornstein {command}" in told
         assert command in shown

@@ -465,7 +465,8 @@ def test_folders_are_whole_or_not_at_all(tmp_path: Path) -> None:
 def test_an_occupied_folder_is_seen_before_the_work(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "draws.nc").write_text("old")
-    code, _, said = run("fit", f"{tmp_path}/no-such.csv", "-t", "y", "-o", f"{tmp_path}/run")
+    (tmp_path / "table.csv").write_text("x,y\n")  # with no rows, which reading it would tell
+    code, _, said = run("fit", f"{tmp_path}/table.csv", "-t", "y", "-o", f"{tmp_path}/run")
     assert code == 1
     assert "not empty" in said
 

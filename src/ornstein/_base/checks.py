@@ -24,9 +24,11 @@ def choice(name: str, value: Any, known: Collection[str]) -> str:
 
 
 def nearest(value: Any, known: Iterable[str]) -> str:
-    """A sentence that suggests the known word nearest to ``value``; empty if none is near."""
-    near = get_close_matches(str(value).lower(), list(known), n=1)
-    return f" Did you mean {near[0]!r}?" if near else ""
+    """A sentence that suggests known words that ``value`` begins, or the nearest; or nothing."""
+    words, given = list(known), str(value).lower()
+    near = [word for word in words if word.startswith(given)][:3] if len(given) > 2 else []
+    near = near or get_close_matches(given, words, n=1)
+    return f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
 
 
 def shown(value: Any) -> str:

@@ -99,16 +99,9 @@ def compare(
     >>> found.recommendation.method
     'laplace'
     """
-    names = [methods] if isinstance(methods, str) else list(methods)
-    if not names:
-        raise InputError("methods is empty; name some, or leave it out for all.")
-    for name in names:
-        find(name)
-    if len(set(names)) < len(names):
-        raise InputError("methods names one method twice.")
+    names = checked_request(methods, reference)
     for name in options or {}:
         checks.choice("options", name, tuple(names))
-    checks.choice("reference", reference, ("laplace", "nuts"))
     draws, chains = checks.whole("draws", draws, low=8), checks.whole("chains", chains)
     target = _reference(post, reference, key, progress)
     entries, results = [], {}
@@ -121,6 +114,19 @@ def compare(
             if result is not None:
                 results[name] = result
     return Comparison(tuple(entries), target.name, results)
+
+
+def checked_request(methods: Iterable[str], reference: str) -> list[str]:
+    """Names of methods, each known and named once; the reference is known, too."""
+    names = [methods] if isinstance(methods, str) else list(methods)
+    if not names:
+        raise InputError("methods is empty; name some, or leave it out for all.")
+    for name in names:
+        find(name)
+    if len(set(names)) < len(names):
+        raise InputError("methods names one method twice.")
+    checks.choice("reference", reference, ("laplace", "nuts"))
+    return names
 
 
 def _judged(post: Posterior, entry: Entry, result: Result) -> Entry:

@@ -6,6 +6,7 @@ Commands import what they need when they run, JAX above all: help is there at on
 import os
 import sys
 import warnings
+from typing import cast
 
 from rich.console import Console
 
@@ -19,13 +20,15 @@ from ornstein.cli import (
     fitting,
     paper_commands,
     predicting,
+    reporting,
 )
 from ornstein.cli.root import app
+from ornstein.cli.wording import in_options, of_the_system
 
 __all__ = ["app", "main"]
 
 COMMANDS = (
-    *(fitting, predicting, effects, comparing_models),
+    *(fitting, predicting, reporting, effects, comparing_models),
     *(comparing, calibrating, paper_commands),
 )
 """Importing them registers their commands."""
@@ -40,7 +43,9 @@ def main() -> None:
     try:
         app()
     except (OrnsteinError, OSError) as error:
-        Console(stderr=True).print(f"ornstein: {error}", style="red", markup=False, soft_wrap=True)
+        own = isinstance(error, OrnsteinError)
+        said = in_options(str(error)) if own else of_the_system(cast(OSError, error))
+        Console(stderr=True).print(f"ornstein: {said}", style="red", markup=False, soft_wrap=True)
         sys.exit(1)
     except KeyboardInterrupt:
         Console(stderr=True).print("ornstein: interrupted", markup=False)

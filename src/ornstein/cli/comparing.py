@@ -16,6 +16,7 @@ from ornstein.cli.options import (
     Seed,
     TablePath,
     Target,
+    refuse_file,
     refuse_picture,
 )
 from ornstein.cli.reading_options import (
@@ -72,7 +73,7 @@ def compare(
     """
     import ornstein
     from ornstein._base.progress import phase
-    from ornstein.api.comparison import DEFAULT
+    from ornstein.api.comparison import DEFAULT, checked_request
     from ornstein.tables import fit_tables
     from ornstein.tables.fitting import settled
 
@@ -80,6 +81,9 @@ def compare(
         from ornstein.results import plots
 
         refuse_picture("--plot", plot)
+    if json_file is not None:
+        refuse_file("--json", json_file)
+    names = checked_request(methods or DEFAULT, reference)
     options = {
         "target": target,
         "model": model,
@@ -100,7 +104,7 @@ def compare(
         say.print(remark, markup=False, soft_wrap=True)
     found = ornstein.compare(
         settled(fitted.result),
-        tuple(methods) if methods else DEFAULT,
+        names,
         batch_size=batch_size,
         draws=draws,
         reference=reference,

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from functools import partial
 from inspect import signature
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 from rich.console import Console
@@ -42,7 +42,13 @@ from ornstein.cli.reading_options import (
 )
 from ornstein.cli.root import Quiet, app, since_start
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 _COLOURS = {"warn": "yellow", "fail": "red"}  # of answers
+
+
+_WIDE = 10_000  # characters, of a terminal that has room for any table
 
 
 @app.command()
@@ -121,8 +127,20 @@ def fit(
             "give either --target COLUMN, to be predicted from all others, or --formula "
             "'COLUMN ~ TERMS'."
         )
+    from ornstein._base.checks import choice
+    from ornstein.planning.methods import find
+    from ornstein.results.arviz import mass
     from ornstein.storage.checkpoint import keep_command
     from ornstein.storage.folders import claimed_beside
+    from ornstein.tables.encoding import UNSEEN
+    from ornstein.tables.reading import require_file
+
+    require_file(table)
+    if predict is not None:
+        require_file(predict)
+    find(method)
+    choice("unseen", unseen, UNSEEN)
+    mass(interval)
 
     out = _named_after(table) if out is None else out
     options: dict[str, Any] = {
@@ -244,7 +262,6 @@ def _fit(
     from ornstein._base.progress import phase
     from ornstein.results import report
     from ornstein.results.answers import answers, failed, quality
-    from ornstein.results.arviz import mass
     from ornstein.storage.checkpoint import keep_answer
     from ornstein.storage.folders import Writer
     from ornstein.tables import fit_tables
@@ -252,7 +269,6 @@ def _fit(
     from ornstein.tables.text_files import NumberMarks
 
     interval, unseen = wanted.interval, wanted.unseen
-    mass(interval)
     bars = False if wanted.quiet else None
     with phase(f"reading {table.name}", bars):
         frame = read_table(table, options)
@@ -271,9 +287,8 @@ def _fit(
     answered = answers(fitted.result, diagnosis, quality(fitted.scores, fitted.unscored))
     with phase("comparing predictions with the rows", bars):
         agreement = report.Section(*fitted.fit_picture(pictured))
-    page = partial(
-        report.write,
-        result=fitted.result,
+    page = report.writers(
+        fitted.result,
         title=f"{fitted.encoding.target.name} ({table.name})",
         about=fitted.about(),
         remarks=fitted.remarks,
@@ -285,7 +300,7 @@ def _fit(
         seconds=since_start,
         answered=answered,
     )
-    files: dict[str, Writer] = {"summary.csv": found.to_csv, "report.html": page}
+    files: dict[str, Writer] = {"summary.csv": found.to_csv, **page}
     if new_frame is not None:
         say_unseen(fitted, new_frame, say)
         with phase(f"predicting {len(new_frame):,} rows", bars):
@@ -298,13 +313,9 @@ def _fit(
     if wanted.as_json:
         typer.echo(found.to_json(orient="index", force_ascii=False))
         return not failed(answered)
-    narrow = found.drop(columns=report.LEFT_OUT)
-    shown = Table("", *narrow.columns)
-    for name, row in report.cells(narrow):
-        shown.add_row(escape(name), *row)
     for answer in answered:
         say.print(str(answer), style=_COLOURS.get(answer.verdict), markup=False, soft_wrap=True)
-    Console().print(shown)
+    _print_summary(found.drop(columns=report.LEFT_OUT), say)
     if wanted.details:
         say.print(f"Details\n{diagnosis}", markup=False, soft_wrap=True)
     took = f"{since_start():.0f} s, of which sampling {fitted.result.seconds:.2g} s"
@@ -314,3 +325,22 @@ def _fit(
         what = f"{len(new_frame):,} rows predicted: {place / 'predictions.csv'}"
         say.print(what, markup=False, soft_wrap=True)
     return not failed(answered)
+
+
+def _print_summary(found: "pd.DataFrame", say: Console) -> None:
+    """The coefficients; where the terminal is narrow, the columns that say most of them."""
+    from ornstein.results import report
+
+    console = Console()
+    ends = [name for name in found.columns if name.startswith("ratio ")]
+    fewer: list[str]
+    for fewer in ([], ends, [*ends, "ess_bulk"], [*ends, "ess_bulk", "r_hat"]):
+        some = found.drop(columns=fewer)
+        shown = Table("", *some.columns)
+        for name, row in report.cells(some):
+            shown.add_row(escape(name), *row)
+        if Console(width=_WIDE).measure(shown).maximum <= console.width:
+            break
+    console.print(shown)
+    if fewer:
+        say.print("Further columns, for which the terminal is too narrow, are in summary.csv.")

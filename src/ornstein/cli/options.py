@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
+from ornstein._base.errors import InputError
+
 if TYPE_CHECKING:
     from ornstein.tables import TableModel
 
@@ -46,6 +48,17 @@ def refuse_picture(option: str, path: Path) -> None:
     from ornstein._base import checks
 
     checks.choice(option, path.suffix.lower(), (".png", ".pdf", ".svg", ".jpg"))
+    refuse_file(option, path)
+
+
+def refuse_file(option: str, path: Path) -> None:
+    """Raise if a file cannot be written there, before anything is computed."""
+    if path.is_dir():
+        raise InputError(f"{option} {path} is a folder; name a file in it.")
+    if not path.absolute().parent.is_dir():
+        raise InputError(
+            f"{option} {path}: there is no folder {path.parent}. Make it, or name another file."
+        )
 
 
 def say_unseen(model: "TableModel", frame: Any, say: Console) -> None:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from ornstein.cli.options import Interval, Unseen, say_unseen
+from ornstein.cli.options import Interval, Unseen, refuse_file, say_unseen
 from ornstein.cli.root import Quiet, app
 
 
@@ -26,9 +26,17 @@ def predict(
     Example: ornstein predict houses new.csv -o prices.csv
     """
     from ornstein import tables
+    from ornstein._base.checks import choice
     from ornstein._base.progress import phase
+    from ornstein.results.arviz import mass
+    from ornstein.storage.folders import write_file
+    from ornstein.tables.encoding import UNSEEN
     from ornstein.tables.model import read_new
 
+    choice("unseen", unseen, UNSEEN)
+    mass(interval)
+    if out is not None:
+        refuse_file("--out", out)
     bars = False if quiet else None
     with phase(f"reading {table.name}", bars):
         model = tables.TableModel.load(run)
@@ -39,9 +47,4 @@ def predict(
     if out is None:
         typer.echo(found.to_csv(index=False), nl=False)
         return
-    beside = out.with_name(f".{out.name}.part")
-    try:
-        found.to_csv(beside, index=False)
-        beside.replace(out)
-    finally:
-        beside.unlink(missing_ok=True)
+    write_file(out, [found.to_csv(index=False).encode()])

@@ -161,6 +161,8 @@ def guess_family(column: TargetColumn, rows: int) -> tuple[str, str]:
             "quantity, choose a model: model='linear' (--model linear)."
         )
     _refuse_odd_classes(column, rows)
+    if column.values is None and len(column.levels) > 2:
+        suspects.refuse_stray_text(column.name, column.levels)
     reasons = {name: FAMILIES[name].recognise(column) for name in reversed(MODELS)}
     return next((name, why) for name, why in reasons.items() if why is not None)
 

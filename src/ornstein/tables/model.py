@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 _PICTURED, _PICTURED_DRAWS = 20_000, 200  # rows, and draws that say how they agree
 _PREDICTING = 4_000  # draws
 _TABLE = "table.json"
-FILES = (DRAWS, "plan.json", "summary.csv", _TABLE, loo.FILE, "report.html", "predictions.csv")
+_PAGE = ("report.html", "report.json")
+FILES = (DRAWS, "plan.json", "summary.csv", _TABLE, loo.FILE, *_PAGE, "predictions.csv")
 
 
 @codec.register

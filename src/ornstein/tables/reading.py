@@ -55,15 +55,9 @@ def read(
         If the file cannot be read as a table; the message says why.
     """
     path, marks = Path(path), NumberMarks.checked(decimal, thousands)
+    require_file(path)
     suffix = known_suffix(path)
-    if not suffix:
-        raise InputError(
-            f"{path}: the suffix does not say what the file is; choose one of "
-            f"{', '.join(SUFFIXES)}."
-        )
     try:
-        if path.is_dir():
-            raise InputError(f"{path} is a folder; name one file in it.")
         if path.stat().st_size == 0:
             raise InputError(f"{path} is empty.")
         if suffix == ".parquet":
@@ -74,14 +68,25 @@ def read(
             frame = read_text(path, content, separator, text, marks)
     except InputError:
         raise
-    except FileNotFoundError as error:
-        raise InputError(f"{path}: there is no such file.") from error
     except (pa.ArrowException, OSError, EOFError, ValueError, zlib.error) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise InputError(f"{path} cannot be read: {reason}") from error
     if frame.empty:
         raise InputError(f"{path} has no rows: it names {len(frame.columns)} columns and ends.")
     return frame
+
+
+def require_file(path: Path) -> None:
+    """Raise unless there is a file whose name says what it is."""
+    if path.is_dir():
+        raise InputError(f"{path} is a folder; name one file in it.")
+    if not known_suffix(path):
+        raise InputError(
+            f"{path}: the suffix does not say what the file is; choose one of "
+            f"{', '.join(SUFFIXES)}."
+        )
+    if not path.exists():
+        raise InputError(f"{path}: there is no such file.")
 
 
 def known_suffix(path: Path) -> str:

@@ -93,6 +93,17 @@ def refuse_odd_classes(name: str, levels: Sequence[str], rows: int) -> None:
         )
 
 
+def refuse_stray_text(name: str, levels: Sequence[str]) -> None:
+    """Refuse a target of numbers but for some text, unless a model of classes is asked for."""
+    other = not_a_number(levels)
+    if other is not None and mostly_numbers(levels):
+        raise InputError(
+            f"The target {shown(name)} has {len(levels):,} distinct values, most of them numbers, "
+            f"but not {shown(other)}. Correct such values, or make them empty (missing='drop', "
+            "--missing drop); if all are classes, choose model='softmax' (--model softmax)."
+        )
+
+
 def mostly_numbers(levels: Sequence[str]) -> bool:
     """Whether more than half of (the first thousand) levels are numbers."""
     some = levels[:1000]

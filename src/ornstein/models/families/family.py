@@ -302,6 +302,12 @@ class Family(ABC):
             )
         column.refuse_constant()
         if 0 < cls.most_classes < len(column.levels):
+            if column.values is not None and not column.whole:
+                raise InputError(
+                    f"The target {name} has numbers such as {column.levels[0]}, and a {cls.name} "
+                    "model needs classes. Choose a model of numbers: model='linear' "
+                    "(--model linear)."
+                )
             raise InputError(
                 f"The target {name} has {len(column.levels):,} classes, such as "
                 f"{names_of(column.levels[:3])}; a {cls.name} model takes at most "

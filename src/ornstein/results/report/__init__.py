@@ -5,7 +5,9 @@ from ornstein._base import extras
 extras.require("report", "ornstein.report")
 
 from ornstein.results.answers import cells
-from ornstein.results.report.page import LEFT_OUT, render, write
+from ornstein.results.report.contents import KEPT, Contents, kept
+from ornstein.results.report.page import LEFT_OUT, contents, render, write, writers
 from ornstein.results.report.pictures import Section
 
-__all__ = ["LEFT_OUT", "Section", "cells", "render", "write"]
+__all__ = ["KEPT", "LEFT_OUT", "Contents", "Section", "cells", "contents", "kept", "render"]
+__all__ += ["write", "writers"]

@@ -1,18 +1,19 @@
-"""The page: words and pictures of a result, put into the template escaped."""
+"""The page of a result: its words and pictures."""
 
 from collections.abc import Callable, Mapping, Sequence
-from importlib.resources import files
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-import jinja2
 import pandas as pd
 
 from ornstein._base.checks import few
-from ornstein.results.answers import QUESTIONS, Answer, answers, cells
+from ornstein.results.answers import Answer, answers
 from ornstein.results.diagnosis import Diagnosis
 from ornstein.results.report import pictures, words
+from ornstein.results.report.contents import KEPT, CheckRow, Contents, Grid, Piece, Reply
 from ornstein.results.result import Result
+from ornstein.storage.folders import Writer
 
 _MOST_ROWS = 60  # of the table of coefficients
 LEFT_OUT = ["mcse_mean", "mcse_sd", "ess_tail"]
@@ -26,7 +27,38 @@ def write(path: str | Path, result: Result, **options: Any) -> Path:
     return place
 
 
-def render(
+def writers(result: Result, **options: Any) -> dict[str, Writer]:
+    """Writers of the page and of its contents, by the names that a run's folder has for them.
+
+    The contents are made once, when the first of them is written.
+    """
+
+    @cache
+    def made() -> Contents:
+        return contents(result, **options)
+
+    return {
+        "report.html": lambda path: made().write(path),
+        KEPT: lambda path: made().keep(path),
+    }
+
+
+def render(result: Result, **options: Any) -> str:
+    """A page of HTML about a result; the options are those of :func:`contents`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import ornstein as orn
+    >>> X = np.random.default_rng(0).normal(size=(200, 2))
+    >>> result = orn.sample(orn.models.logistic(X, X[:, 0] > 0), draws=50)
+    >>> "<h1>Above zero</h1>" in render(result, title="Above zero")
+    True
+    """
+    return contents(result, **options).html()
+
+
+def contents(
     result: Result,
     title: str = "Posterior",
     about: Mapping[str, str] | None = None,
@@ -38,8 +70,8 @@ def render(
     diagnosis: Diagnosis | None = None,
     seconds: Callable[[], float] | None = None,
     answered: Sequence[Answer] = (),
-) -> str:
-    """A page of HTML about a result.
+) -> Contents:
+    """All that the page about a result shows.
 
     Parameters
     ----------
@@ -59,51 +91,39 @@ def render(
         Gives the time since the start of all work, to be shown instead of the sampling loop's.
     answered
         The answers to the four questions, if they were given already.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import ornstein as orn
-    >>> X = np.random.default_rng(0).normal(size=(200, 2))
-    >>> result = orn.sample(orn.models.logistic(X, X[:, 0] > 0), draws=50)
-    >>> "<h1>Above zero</h1>" in render(result, title="Above zero")
-    True
     """
     result.require_draws()
     table = (result.summary() if summary is None else summary).drop(columns=LEFT_OUT)
     diagnosis = result.diagnose() if diagnosis is None else diagnosis
     effective = table["ess_bulk"].to_numpy(float).min()
     coefficients, run = pictures.of_coefficients(result), pictures.of_run(result, diagnosis)
-    every, found = [*sections, *run], words.measured(result)
+    found = words.measured(result)
     whole = None if seconds is None else seconds()
-    parts = (*QUESTIONS, pictures.COEFFICIENTS, pictures.DETAILS)
-    page = _template().render(
+    return Contents(
         title=title,
         about=dict(about or _about(result)),
-        remarks=list(remarks),
-        answers=answered or answers(result, diagnosis),
-        figures=words.figures(result, effective, diagnosis.accuracy, whole),
-        plan=words.plan_in_words(result, found),
-        warnings=list(result.plan.warnings),
-        summary=table[:_MOST_ROWS],
+        remarks=tuple(remarks),
+        answers=tuple(map(Reply.of, answered or answers(result, diagnosis))),
+        figures=tuple(words.figures(result, effective, diagnosis.accuracy, whole)),
+        plan=tuple(words.plan_in_words(result, found)),
+        warnings=tuple(result.plan.warnings),
+        coefficients=Piece.of(coefficients),
+        table=Grid.of(table[:_MOST_ROWS]),
         own_units=summary is not None,
-        coefficients=coefficients,
         left_out=max(0, len(table) - _MOST_ROWS),
-        sections={part: [one for one in every if one.under == part] for part in parts},
-        headings=lambda shown: [str(column) for column in shown.columns],
-        cells=cells,
-        checks=[(diagnosis.shown(check), check) for check in diagnosis],
+        sections=tuple(map(Piece.of, [*sections, *run])),
+        checks=tuple(
+            CheckRow(
+                diagnosis.shown(check),
+                str(check),
+                f"{check.number:.3g}: {check.meaning}",
+                check.remedy,
+            )
+            for check in diagnosis
+        ),
         command=command,
         settings=words.settings(result, key),
     )
-    return str(page)
-
-
-def _template() -> jinja2.Template:
-    environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    return environment.from_string(files(__package__).joinpath("page.html").read_text())
 
 
 def _about(result: Result) -> dict[str, str]:

@@ -37,6 +37,9 @@ _RULES = "".join(
 _STYLE = f"<style>@media screen and (prefers-color-scheme: dark){{{_RULES}}}</style>"
 
 
+SOURCE = "data:image/svg+xml;base64,"
+"""How the source of a picture begins, which is part of the page."""
+
 COEFFICIENTS, DETAILS = "coefficients", "details"
 """Parts of the page that answer none of the questions."""
 
@@ -134,4 +137,4 @@ def data_uri(figure: Figure) -> str:
     with matplotlib.rc_context({"svg.fonttype": "path", "svg.hashsalt": "ornstein"}):
         figure.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
     svg = re.sub(r"(<svg\b[^>]*>)", lambda found: found[1] + _STYLE, buffer.getvalue(), count=1)
-    return f"data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()}"
+    return SOURCE + base64.b64encode(svg.encode()).decode()
