@@ -11,6 +11,8 @@ import pytest
 import ornstein as orn
 from ornstein import tables
 from ornstein.results import report
+from ornstein.tables.regression_report import regression_sections
+from ornstein.tables.toolbox import sample_rows
 from support.browser import Browser, find
 
 HOSTILE = [
@@ -21,6 +23,7 @@ HOSTILE = [
     "https://example.com/pixel.png",
     "a" * 300,
 ]
+FIT_SCORES = "Leave-one-out scores"
 CONTRAST = """
 (() => {
   const channel = v => { v /= 255; return v <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4 };
@@ -72,7 +75,10 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
         about=model.about(),
         remarks=[*model.remarks, *HOSTILE],
         summary=model.summary(),
-        sections=[report.Section(*model.fit_picture(frame))],
+        sections=[
+            report.Section(*model.fit_picture(frame)),
+            *regression_sections(model, sample_rows(model.encoding, frame)),
+        ],
         command=f"ornstein fit '{HOSTILE[0]}'",
     )
 
@@ -121,6 +127,23 @@ def test_it_renders_and_fetches_and_runs_nothing(browser: Browser, page: Path) -
     assert browser.ask(f"{links}.every(a => document.querySelector(a.getAttribute('href')))")
 
 
+def test_effects_and_checks_are_under_their_questions(browser: Browser, page: Path) -> None:
+    """Each with pictures that are drawn, or a line for every effect, under any column's name."""
+    browser.open(page)
+    inside = "[...document.querySelectorAll('#{} h3')].map(h => h.textContent)"
+    fit = browser.ask(inside.format("fit"))
+    assert fit == ["Residuals and coverage", "Observed and simulated targets", FIT_SCORES]
+    assert browser.ask(inside.format("coefficients")) == ["Effects", "Average effects"]
+    part = "[...document.querySelectorAll('section section')].find(s => s.querySelector('h3')"
+    effects = f"{part}?.textContent === 'Effects')"
+    assert browser.ask(f"{effects}.querySelectorAll('img').length") == len(HOSTILE)
+    average = f"{part}?.textContent === 'Average effects')"
+    names = browser.ask(
+        f"[...{average}.querySelectorAll('tbody td:first-child')].map(c => c.textContent)"
+    )
+    assert names == [f"{name}, slope" for name in HOSTILE]
+
+
 @pytest.mark.parametrize("width", [320, 360, 768])
 def test_nothing_scrolls_sideways(browser: Browser, page: Path, width: int) -> None:
     browser.open(page, width=width)
@@ -135,9 +158,8 @@ def test_all_of_the_coefficients_is_seen_on_a_phone(browser: Browser, page: Path
     cells = "[...document.querySelectorAll('.stacked td')].filter(c => c.textContent)"
     assert browser.ask(f"{cells}.length") > 20
     assert browser.ask(f"Math.max(...{cells}.map(c => c.getBoundingClientRect().right))") <= 360
-    label = (
-        "getComputedStyle(document.querySelector('.stacked td[data-label]'), '::before').content"
-    )
+    first = "document.querySelector('#coefficients .stacked td[data-label]')"
+    label = f"getComputedStyle({first}, '::before').content"
     assert browser.ask(label) == '"mean"'
     browser.open(page, width=1200)
     assert browser.ask(label) == "none"

@@ -266,7 +266,9 @@ def _fit(
     from ornstein.storage.folders import Writer
     from ornstein.tables import fit_tables
     from ornstein.tables.model import read_new
+    from ornstein.tables.regression_report import regression_sections
     from ornstein.tables.text_files import NumberMarks
+    from ornstein.tables.toolbox import sample_rows
 
     interval, unseen = wanted.interval, wanted.unseen
     bars = False if wanted.quiet else None
@@ -274,6 +276,7 @@ def _fit(
         frame = read_table(table, options)
     encoded = learn_table(frame, options)
     pictured = encoded if options["formula"] is None else frame
+    some_rows = sample_rows(encoded.encoding, frame)
     del frame  # large, and encoded
     if checkpoint is not None:
         keep_answer(checkpoint, "model", encoded.encoding.model)
@@ -287,13 +290,14 @@ def _fit(
     answered = answers(fitted.result, diagnosis, quality(fitted.scores, fitted.unscored))
     with phase("comparing predictions with the rows", bars):
         agreement = report.Section(*fitted.fit_picture(pictured))
+        regression = regression_sections(fitted, some_rows) if fitted.result.status.ok else []
     page = report.writers(
         fitted.result,
         title=f"{fitted.encoding.target.name} ({table.name})",
         about=fitted.about(),
         remarks=fitted.remarks,
         summary=found,
-        sections=[agreement],
+        sections=[agreement, *regression],
         command=shlex.join(["ornstein", *sys.argv[1:]]),
         key=options["key"],
         diagnosis=diagnosis,

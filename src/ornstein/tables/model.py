@@ -190,6 +190,11 @@ class TableModel(Toolbox):
             return rows
         return rows._replace(offset=added if rows.offset is None else added + rows.offset)
 
+    @property
+    def num_draws(self) -> int:
+        """How many draws there are, of all chains together."""
+        return len(self.draws.coef)
+
     def seen_rows(self, frame: Any, draws: int) -> SeenRows:
         """Draws, and the rows of a table; those of the fit if there is none."""
         some = self.thinned(draws)
@@ -305,7 +310,7 @@ class TableModel(Toolbox):
             scores=self.scores,
             spreads=np.zeros((0, 0)) if self.spreads is None else self.spreads,
         )
-        if self.draws.coef.shape[0] >= loo.FEWEST_DRAWS:
+        if self.num_draws >= loo.FEWEST_DRAWS:
             extra = {loo.FILE: self.kept_loo.save, **(extra or {})}
         files: dict[str, Writer] = {
             **self.result.files(self._row_groups()),

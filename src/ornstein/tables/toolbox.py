@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
-import pyarrow as pa
 
 from ornstein._base.errors import InputError
 from ornstein._base.progress import each
@@ -56,6 +55,11 @@ class Toolbox(ABC):
     """The regression toolbox of a model of a table."""
 
     encoding: Encoding | FormulaEncoding
+
+    @property
+    @abstractmethod
+    def num_draws(self) -> int:
+        """How many draws there are."""
 
     @abstractmethod
     def seen_rows(self, frame: Any, draws: int) -> SeenRows:
@@ -128,19 +132,8 @@ class Toolbox(ABC):
         response = self.responses(_EFFECT_DRAWS, typical=False)
         return effects.marginal_effects(response, rows, some, self._outcomes(), interval)
 
-    def sample_rows(self, frame: Any, most: int = effects.MOST_ROWS) -> pa.Table:
-        """Some of a table's rows that can be encoded, evenly spaced."""
-        table = arrow_table(frame, self.encoding.column_names)
-        kept = np.flatnonzero(self.encoding.complete(table))
-        return table.take(kept[loo.chosen_rows(len(kept), most)])
-
     def _rows_and_variables(self, frame: Any) -> tuple[pd.DataFrame, list[effects.Variable]]:
-        rows = self.sample_rows(frame).to_pandas()
-        if not len(rows):
-            raise InputError("the table has no rows whose columns are all there.")
-        for name in rows.columns:
-            if isinstance(rows[name].dtype, pd.CategoricalDtype):
-                rows[name] = rows[name].astype(object)
+        rows = sample_rows(self.encoding, frame)
         return rows, _variables(self.encoding, rows)
 
     def _terms(self, known: Sequence[effects.Variable]) -> list[effects.Term]:
@@ -275,6 +268,17 @@ def rows_of_table(
         return Block(new_rows(rows), np.asarray(encoding.encode_target(rows)))
 
     return len(kept), block
+
+
+def sample_rows(encoding: Encoding | FormulaEncoding, frame: Any) -> pd.DataFrame:
+    """At most 5,000 of a table's rows that can be encoded, evenly spaced, in the columns in use."""
+    table = arrow_table(frame, encoding.column_names)
+    kept = np.flatnonzero(encoding.complete(table))
+    if not kept.size:
+        raise InputError("the table has no rows whose columns are all there.")
+    rows = table.take(kept[loo.chosen_rows(len(kept), effects.MOST_ROWS)]).to_pandas()
+    labelled = [name for name in rows if isinstance(rows[name].dtype, pd.CategoricalDtype)]
+    return rows.astype(dict.fromkeys(labelled, object))
 
 
 def _variables(encoding: Encoding | FormulaEncoding, rows: pd.DataFrame) -> list[effects.Variable]:
