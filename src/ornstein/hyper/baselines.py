@@ -101,7 +101,7 @@ def _update(post: Posterior, ties: Ties, geometry: Geometry) -> tuple[Vector, Ve
     precision = np.asarray(post.hyper["prior_precision"], float)
     left = precision * geometry.calibrated_covariance.variances(post.dim)
     gamma = ties.members @ (1 - left)
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore"):
         update = np.log(gamma / (ties.members @ geometry.center**2))
     if ties.noise:
         rows = counted_rows(post)

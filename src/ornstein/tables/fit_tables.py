@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from ornstein._base.checks import choice, shown
+from ornstein._base.checks import choice, names_of, shown
 from ornstein._base.errors import InputError
 from ornstein._base.progress import phase
 from ornstein._base.types import Key
 from ornstein.models.priors import Priors
 from ornstein.results.predictive import Coefficients
-from ornstein.tables import fitting
+from ornstein.tables import collinear, fitting
 from ornstein.tables.fitting import UNKNOWN, FitOptions, Unknown, or_unknown
 from ornstein.tables.formulas.fitting import formula_options, formula_rows
 from ornstein.tables.formulas.learning import FormulaTable
@@ -99,7 +99,21 @@ def fit_table(
     result = fitting.fit_rows(encoding.family, rows, encoding.features, encoding.units, options)
     draws_of = Coefficients.of_result(result)
     model = TableModel(encoding, draws_of, result, marks=marks, scores=scores, unscored=unscored)
-    return replace(model, remarks=(*table.notes, *_learning_remarks(model)))
+    named = [encoding.features[i] for i in collinear.nearly_collinear(table.X)]
+    said = [*_learning_remarks(model), *_collinear_remarks(model, named)]
+    return replace(model, remarks=(*table.notes, *said))
+
+
+def _collinear_remarks(model: TableModel, named: list[str]) -> list[str]:
+    """Which columns others nearly determine, and what prior they have, in a sentence."""
+    if not named:
+        return []
+    precisions = model.hyperparameters()["prior_precision"]["value"]
+    own = "."
+    if isinstance(precisions, list):
+        each = dict(zip(model.encoding.features, precisions, strict=True))
+        own = f", and have a prior precision of their own, {each[named[0]]:.2g}."
+    return [f"Nearly collinear, so that their coefficients are uncertain: {names_of(named)}{own}"]
 
 
 def _quickly(table: EncodedTable | FormulaTable, hyper: Unknown) -> dict[str, Any]:

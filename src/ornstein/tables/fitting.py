@@ -21,6 +21,7 @@ from ornstein.models.priors import Priors
 from ornstein.models.ready_made import Prior, build
 from ornstein.planning.methods import AUTO, find
 from ornstein.results.result import Result
+from ornstein.tables import collinear
 from ornstein.tables.encoding import Encoding, Units
 
 if TYPE_CHECKING:
@@ -92,6 +93,8 @@ def fit_rows(
     post = build_posterior(family, rows, names, units, options, past)
     if post.hyperparameters is None:
         return sample_whole(post, **options.run)
+    if start is None:
+        post = _with_differences(post, family, rows, names, units, options, past)
     if drawing:
         return sample_whole(post, hyper="draw", **options.run)
     # Laplace's draws have the plan's moments, and nothing to add to them.
@@ -102,6 +105,30 @@ def fit_rows(
     if start is not None and set(start) == set(post.hyperparameters):
         learning["start"] = dict(start)
     return sample_whole(post, learn_hyper=learning, **options.run)
+
+
+def _with_differences(
+    post: Posterior,
+    family: Family,
+    rows: Mapping[str, AnyRows],
+    names: Sequence[str] | None,
+    units: Units,
+    options: FitOptions,
+    past: Past | None,
+) -> Posterior:
+    """A posterior in which nearly collinear columns are not shrunk away, if there are any."""
+    X = rows["x"]
+    unknown = _is_word(options.prior_precision) and options.groups is None
+    if not unknown or isinstance(X, RowsOnDisk) or post.dim > contract.LIMITS.dense:
+        return post
+    columns = collinear.nearly_collinear(X)
+    if not columns:
+        return post
+    grouped = None
+    if len(columns) < X.shape[1]:
+        own = options._replace(groups=collinear.groups(X.shape[1], columns))
+        grouped = build_posterior(family, rows, names, units, own, past)
+    return collinear.chosen(post, grouped, X, columns)
 
 
 def _is_word(given: object) -> bool:
