@@ -14,13 +14,14 @@ from ornstein.curvature.arrow_anchor import MixedAnchor, find_anchor
 from ornstein.curvature.arrow_noise import RemainderNoise, remainder_noise
 from ornstein.models.random_effects.posterior import MixedPosterior
 
-ANGLE = 0.8  # of steps with few rows
+ANGLE = 0.8  # of steps with few rows; two make a draw
+_QUARTER = math.pi / 2  # the same where the posterior is nearly Gaussian: one makes a draw
+_BEND = 0.15  # up to which it is: a quarter turn then errs by a hundredth in variances
 _NOISE = 0.3  # of a velocity's refreshment that the rows' noise may make up
 _KICK = 1.5  # standard deviations by which a row may move a coordinate
 _FEWEST = 200  # rows of a batch
 _SMALL = 50_000  # rows up to which all are used
 _SHARE = 1 / 30  # of the rows, beyond which steps with all of them, tested, are worth their cost
-_STEPS = 2  # a draw
 _DRAWS = 500  # a chain
 _MOST_NUMBERS = 2**27  # of all draws: 512 MiB
 _WORDS = {
@@ -136,8 +137,8 @@ def plan_mixed(post: MixedPosterior, batch_size: int | None = None, **unknown: A
             )
         return made("tested", N, what)
     noise = remainder_noise(post, anchor)
-    keep = theory.critical_keep(ANGLE)
-    kick = theory.kick(ANGLE)
+    angle, thin = (_QUARTER, 1) if noise.bend < _BEND else (ANGLE, 2)
+    keep, kick = theory.critical_keep(angle), theory.kick(angle)
     by_noise = kick**2 * noise.largest / (_NOISE * (1 - keep**2))
     by_row = kick * noise.kick / _KICK
     wanted = math.ceil(max(_FEWEST, by_noise, by_row, noise.on_scales))
@@ -145,5 +146,5 @@ def plan_mixed(post: MixedPosterior, batch_size: int | None = None, **unknown: A
         per = N / spec.leaf.levels
         return made("tested", N, f"with {per:.3g} rows a group, few rows would be too noisy")
     why = f"{wanted:,} rows leave little noise"
-    more = {"angle": ANGLE, "keep": keep, "thin": _STEPS, "noise": noise}
+    more = {"angle": angle, "keep": keep, "thin": thin, "noise": noise}
     return made("minibatch", batch_size or wanted, why, **more)
