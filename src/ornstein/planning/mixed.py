@@ -23,6 +23,9 @@ _FEWEST = 200  # rows of a batch
 _SMALL = 50_000  # rows up to which all are used
 _SHARE = 1 / 30  # of the rows, beyond which steps with all of them, tested, are worth their cost
 _DRAWS = 500  # a chain
+_LEAST_DRAWS = 25
+_MOST_READ = 100_000_000  # rows, by all draws of a chain, that steps with all of them should read,
+_FEWEST_DRAWS = 100  # for no fewer draws
 _MOST_NUMBERS = 2**27  # of all draws: 512 MiB
 _WORDS = {
     "gaussian": "hyperparameters with the effects integrated out, then exact draws of the rest",
@@ -115,10 +118,12 @@ def plan_mixed(post: MixedPosterior, batch_size: int | None = None, **unknown: A
     if batch_size is not None:
         checks.whole("batch_size", batch_size, high=N, why=f"the data has {N} rows")
     anchor = find_anchor(post)
-    draws = max(25, min(_DRAWS, _MOST_NUMBERS // (4 * spec.dim)))
 
     def made(steps: str, size: int, why: str, **more: Any) -> MixedPlan:
-        names = tuple(post.fixed_labels)
+        names, draws = tuple(post.fixed_labels), min(_DRAWS, _MOST_NUMBERS // (4 * spec.dim))
+        if size == N:
+            draws = min(draws, max(_MOST_READ // N, _FEWEST_DRAWS))
+        draws = max(draws, _LEAST_DRAWS)
         return MixedPlan(steps, anchor, size, N, spec.dim, spec.head, names, draws, why, **more)
 
     if spec.noise_prior is not None:

@@ -26,16 +26,19 @@ from ornstein.sampling.mixed.minibatch import Sampled
 from ornstein.sampling.mixed.moves import Reference, Tuning
 from ornstein.sampling.mixed.passes import Chunks
 
-KINDS: dict[str, ModuleType] = {"gaussian": gaussian, "tested": tested, "minibatch": minibatch}
+KINDS: dict[str, ModuleType] = {
+    "gaussian": gaussian,
+    "tested": tested,
+    "minibatch": minibatch,
+}
 """Steps by name; each has ``begin``, ``advance`` and ``read``."""
 
-_LEAST_RATE = 0.75  # of acceptance; angles are narrowed below
-_LEAST_HYPER = 0.3
+_LEAST_RATES = 0.75, 0.75, 0.3  # of acceptance of leaves, head and hyperparameters
 _STARTS = 2**31  # of the numbers that make keys of a chain's, that of its start
 CHUNK = 25  # draws of a dispatch: one number, so that code is compiled once
-_ROUNDS = 6  # dispatches of each of the two phases of a warm-up,
-_FEWER_ROUNDS = 3  # where passes over the rows take long
-_WIDEST = 1.4  # angle to begin with
+_ROUNDS = 6, 6  # dispatches of the phases of a warm-up,
+_FEWER_ROUNDS = 3, 1  # where passes over the rows take long
+_WIDEST = 1.4, 1.4, 1.0  # angles of leaves and head, and share of a proposal, to begin with
 _WIDER = 1.3  # of the variances that proposals have
 _LARGE_HEAD = 400  # parameters held densely, above which factorisations take most of the time
 _DOUBLE = 200_000  # rows up to which passes are made in double precision
@@ -82,7 +85,9 @@ def _begun(kind: str, spec: Specification, moving: Moving, lams: Array, keys: Ar
     def one(lam: Array, bits: Array) -> PyTree:
         key = jax.random.wrap_key_data(bits)
         state = KINDS[kind].begin(spec, moving.around, lam, key)
-        return tested.with_losses(spec, moving.rows, state) if kind == "tested" else state
+        if isinstance(moving.rows, Chunks):
+            return tested.with_losses(spec, moving.rows, state)
+        return state
 
     return jax.vmap(one)(lams, keys)
 
@@ -158,47 +163,46 @@ class Chains:
 
     def advance(self, draws: int, report: Callable[[int], None] | None = None) -> Drawn:
         """So many draws of every chain; their number is made up to whole dispatches."""
-        dispatches = -(-draws // CHUNK)
+        spec, chains = self.spec, sum(len(team.chains) for team in self.teams)
+        shapes = (spec.head,), (spec.leaf.width, spec.leaf.levels), (spec.count,)
+        phi, b, lam = (np.empty((chains, draws, *shape), self.dtype) for shape in shapes)
 
-        def move(team: Team) -> tuple[list[Any], Vector]:
-            pieces, rates = [], []
+        def move(team: Team) -> Vector:
+            rates, own = [], slice(team.chains[0], team.chains[-1] + 1)
             with precision_of(self.dtype):
-                for _ in range(dispatches):
+                for start in range(0, draws, CHUNK):
                     keys = _keys(self.key, team.chains, team.made)
                     with _COMPILING if not self.ready else nullcontext():
                         team.states, found, rate = _advanced(
                             self.kind, self.spec, CHUNK, self.moving, team.states, keys
                         )
                         self.ready = True
-                    pieces.append(tuple(np.asarray(part) for part in found))
+                    count = min(CHUNK, draws - start)
+                    for whole, part in zip((phi, b, lam), found, strict=True):
+                        whole[own, start : start + count] = np.asarray(part)[:, :count]
                     rates.append(np.asarray(rate).mean(axis=0))
                     team.made += CHUNK
                     if report is not None and team is self.teams[0]:
                         report(CHUNK)
-            return pieces, np.mean(rates, axis=0)
+            return np.mean(rates, axis=0)
 
         with ThreadPoolExecutor(len(self.teams)) as pool:
-            done = list(pool.map(move, self.teams))
-        phi, b, lam = (
-            np.concatenate(
-                [np.concatenate([piece[n] for piece in pieces], axis=1) for pieces, _ in done]
-            )[:, :draws]
-            for n in range(3)
-        )
-        return Drawn(phi, b, lam, np.mean([rates for _, rates in done], axis=0))
+            rates = list(pool.map(move, self.teams))
+        return Drawn(phi, b, lam, np.mean(rates, axis=0))
 
 
 def narrowed(tuning: Tuning, rates: Vector) -> Tuning:
-    """Shorter steps where too few are accepted; longer proposals where nearly all are."""
-    leaf, head, hyper = (float(np.asarray(part)) for part in tuning)
-    factors = [float(np.clip(rate / _LEAST_RATE, 0.4, 1.0)) for rate in rates[:2]]
-    share = hyper * float(np.clip(rates[2] / _LEAST_HYPER, 0.4, 2.0))
-    return Tuning(leaf * factors[0], head * factors[1], min(share, 1.0))
+    """Shorter steps where too few are accepted; longer ones where nearly all are."""
+    found = []
+    for length, rate, least, widest in zip(tuning, rates, _LEAST_RATES, _WIDEST, strict=True):
+        factor = float(np.clip(rate / least, 0.4, 2.0))
+        found.append(min(float(np.asarray(length)) * factor, widest))
+    return Tuning(*found)
 
 
 def steps_for(post: MixedPosterior, draws: int) -> int:
     """Draws of a chain, those of the warm-up included."""
-    return _phases(post) * _rounds(post) * CHUNK + draws
+    return sum(_rounds(post)) * CHUNK + draws
 
 
 def run_mixed(
@@ -223,8 +227,8 @@ def run_mixed(
     rows = _rows(post, plan, anchor, dtype)
     widths = np.maximum(first_widths(post, anchor), 1e-3)
     reference = Reference.of(anchor.lam, np.diag(widths**2), dtype)
-    angle = plan.angle if plan.steps == "minibatch" else _WIDEST
-    tuning = Tuning(*(np.asarray(value, dtype) for value in (angle, angle, 1.0)))
+    lengths = (plan.angle, plan.angle, 1.0) if plan.steps == "minibatch" else _WIDEST
+    tuning = Tuning(*(np.asarray(length, dtype) for length in lengths))
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel().tolist())
     lams: Vector = anchor.lam + widths * rng.normal(size=(chains, count))
     if plan.steps == "gaussian" and _is_large(post):
@@ -233,13 +237,13 @@ def run_mixed(
             mode, cov = gaussian.laplace(post.specification, device, widths)
         reference = Reference.of(mode, _WIDER * cov, dtype)
         lams = mode + rng.normal(size=(chains, count)) @ np.linalg.cholesky(cov).T
-    for phase in range(_phases(post)):
+    for phase, rounds in enumerate(_rounds(post)):
         moving = Moving(around, rows, reference, tuning)
         spread = Chains.begun(
             plan.steps, post.specification, moving, dtype, lams, jax.random.fold_in(key, phase)
         )
         kept: list[Vector] = []
-        for _ in range(_rounds(post)):
+        for _ in range(rounds):
             found = spread.advance(CHUNK, reported)
             kept = [*kept[len(kept) // 2 :], found.lam.reshape(-1, count)]
             if not _is_large(post):
@@ -250,21 +254,19 @@ def run_mixed(
         if phase == 0 and plan.steps != "gaussian":
             anchor = at_hyper(post, anchor, np.concatenate(kept).mean(axis=0))
             around = Around.of(post, anchor, dtype)
-            rows = _rows(post, plan, anchor, dtype)
+            if plan.steps == "minibatch":  # whose rows have their predictors at the anchor
+                rows = _rows(post, plan, anchor, dtype)
             lams = found.lam[:, -1]
         elif phase == 0:
             lams = found.lam[:, -1]
     return spread.advance(draws, reported), anchor
 
 
-def _rounds(post: MixedPosterior) -> int:
+def _rounds(post: MixedPosterior) -> tuple[int, ...]:
+    """Of every phase of the warm-up."""
     if _is_large(post):
-        return 1
+        return (1,)
     return _ROUNDS if post.num_data <= _DOUBLE else _FEWER_ROUNDS
-
-
-def _phases(post: MixedPosterior) -> int:
-    return 1 if _is_large(post) else 2
 
 
 def _is_large(post: MixedPosterior) -> bool:
@@ -290,15 +292,15 @@ def _fitted(lam: Vector, widths: Vector, dtype: str) -> Reference:
 def _rows(post: MixedPosterior, plan: MixedPlan, anchor: MixedAnchor, dtype: str) -> PyTree:
     if plan.steps == "gaussian":
         return None
-    if plan.steps == "tested":
-        return Chunks.of(post, dtype)
-    return Sampled.of(post, anchor, plan.batch_size, plan.thin, plan.keep, plan.injected)
+    if plan.steps == "minibatch":
+        return Sampled.of(post, anchor, plan.batch_size, plan.thin, plan.keep, plan.injected)
+    return Chunks.of(post, dtype)
 
 
 def _dtype(post: MixedPosterior, plan: MixedPlan) -> str:
     """Double precision where it is cheap."""
     if _is_large(post):
         return "float32"
-    if plan.steps == "gaussian" or (plan.steps == "tested" and post.num_data <= _DOUBLE):
+    if plan.steps == "gaussian" or (plan.steps != "minibatch" and post.num_data <= _DOUBLE):
         return "float64"
     return "float32"
