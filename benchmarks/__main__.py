@@ -20,7 +20,7 @@ from benchmarks import page
 from benchmarks.machine import machine
 
 RESULTS = Path(__file__).with_name("results.json")
-SECTIONS = ("rates", "answer", "growth", "learning", "families", "duel")
+SECTIONS = ("rates", "answer", "growth", "learning", "families", "duel", "mixed")
 
 
 def main() -> None:
@@ -78,6 +78,10 @@ def _section(name: str, options: argparse.Namespace) -> Callable[[], dict[str, A
         from benchmarks import methods
 
         return lambda: methods.run(quick, options.only)
+    if name == "mixed":
+        from benchmarks import mixed
+
+        return lambda: mixed.run(quick)
     if name == "duel":
         from benchmarks import duel
 

@@ -4,12 +4,17 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from benchmarks import duel_page, families_page, figures, learning_page
+from benchmarks import duel_page, families_page, figures, learning_page, mixed_page
 from benchmarks.markdown import number, table
 from benchmarks.ratios import best_peer
 
 _DRAWN = ("rates", "answer", "growth")
-_WRITTEN = {"learning": learning_page, "families": families_page, "duel": duel_page}
+_WRITTEN = {
+    "learning": learning_page,
+    "families": families_page,
+    "duel": duel_page,
+    "mixed": mixed_page,
+}
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 Section = dict[str, Any]
 

@@ -180,6 +180,8 @@ def test_plans_choose_steps_by_what_rows_leave() -> None:
     many = orn.plan(orn.models.mixed(X, y, {"g": g}, "bernoulli"))
     assert many.steps == "minibatch"
     assert many.batch_size < 20_000
+    assert many.angle == pytest.approx(np.pi / 2)  # nearly Gaussian: every step makes a draw
+    assert many.thin == 1
     assert "rotation steps with few rows" in str(many)
     X, y, g = grouped(15_000, 4)
     few = orn.plan(orn.models.mixed(X, y, {"g": g}, "bernoulli"))
