@@ -160,6 +160,37 @@ def test_commands(runs: Path, frame: pd.DataFrame, linear: TableModel) -> None:
     assert out.index("linear") < out.index("town")
 
 
+def test_clusters_by_a_column(tmp_path: Path) -> None:
+    """Rows that lack values count for none; the column predicts nothing by itself."""
+    rng = np.random.default_rng(1)
+    town = np.repeat(np.arange(50), 8)
+    table = pd.DataFrame({"x": rng.normal(size=50)[town], "town": [f"t{i}" for i in town]})
+    table["y"] = table["x"] + rng.normal(size=50)[town] + rng.normal(size=400)
+    table.loc[[3, 77], "x"] = np.nan
+    table.to_csv(tmp_path / "t.csv", index=False)
+    sds = {}
+    for name, given in {"with": ["--clusters", "town"], "without": ["--drop", "town"]}.items():
+        given += ["--target", "y", "--missing", "drop", "--out", str(tmp_path / name)]
+        code, out, err = run("fit", tmp_path / "t.csv", "--json", "--hyper", "learn", *given)
+        assert code == 0, err
+        assert list(json.loads(out)) == ["x", "intercept"]
+        sds[name] = json.loads(out)["x"]["sd"]
+    assert sds["with"] > 1.5 * sds["without"]
+    assert not (tmp_path / "with" / "loo.record").exists()
+    assert "50 clusters taken as dependent" in (tmp_path / "with" / "report.html").read_text()
+    encoded = tables.learn(table, "y", drop=["town"], missing="drop")
+    clusters = tables.row_clusters(encoded.encoding, table, "town")
+    assert len(clusters) == 398
+    fitted = tables.fit_table(encoded, clusters=clusters, draws=100, hyper="learn")
+    assert fitted.summary()["sd"]["x"] == pytest.approx(sds["with"], rel=0.15)
+    with pytest.raises(orn.InputError, match="need draws of the posterior"):
+        fitted.loo()
+    with pytest.raises(orn.InputError, match="lacks the cluster of 7 rows"):
+        tables.row_clusters(
+            encoded.encoding, table.assign(town=table["town"].mask(town < 1)), "town"
+        )
+
+
 def test_commands_refuse(runs: Path, frame: pd.DataFrame) -> None:
     assert "given twice" in run("compare-models", runs / "town", runs / "town")[2]
     assert "Fit again" in run("compare-models", runs / "town", runs / "nowhere")[2]

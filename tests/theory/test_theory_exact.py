@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from ornstein import theory
 from ornstein.theory import (
     batch_noise_factor,
+    clustered_sandwich,
     exact,
     exact_diagonal,
     finite_step_covariance,
@@ -207,6 +208,21 @@ def test_X3_makes_T2_the_sandwich(replacement: bool, p: Problem) -> None:
     assert mismatch(cov, expected) < 1e3 * EPS * p.condition**2
     if replacement:
         assert mismatch(K, 2 * S / (N + S) * inverse(p.hessian)) < 1e3 * EPS * p.condition
+
+
+@theory_settings
+@given(problems(), st.floats(0.01, 100))
+def test_X3_makes_T2_the_sandwich_of_another_noise(p: Problem, size: float) -> None:
+    """Whether it is larger or smaller than the minibatches', in all directions or some."""
+    N, A, C_S = p.num_data, p.hessian, p.batch_noise_cov
+    for B in (size * p.noise_cov, size * (p.noise_cov + p.factor @ p.factor.T)):
+        K, Q, _ = clustered_sandwich(A, C_S, B, N)
+        cov = finite_step_covariance(K, A, C_S, Q)
+        expected = inverse(A) @ B @ inverse(A) / N
+        assert mismatch(cov, expected) < 1e3 * EPS * p.condition**2
+        assert is_stable(K, A)
+        if Q is not None:
+            assert np.linalg.eigvalsh(Q).min() > -1e3 * EPS * np.abs(Q).max()
 
 
 @theory_settings

@@ -6,6 +6,8 @@ remainders say so (X10), a pilot runs the plan and measures its draws by Stein's
 
 from typing import Any, overload
 
+import numpy.typing as npt
+
 from ornstein._base import checks
 from ornstein._base.types import Key, PyTree
 from ornstein.api.pilots import piloted
@@ -31,6 +33,7 @@ def plan(
     geometry_rows: int | None = None,
     key: Key = 0,
     tolerance: float | None = TOLERANCE,
+    clusters: npt.ArrayLike | None = None,
     **options: Any,
 ) -> Plan: ...
 
@@ -50,6 +53,7 @@ def plan(
     geometry_rows: int | None = None,
     key: Key = 0,
     tolerance: float | None = TOLERANCE,
+    clusters: npt.ArrayLike | None = None,
     **options: Any,
 ) -> Plan | MixedPlan:
     """Find the optimum, estimate the loss around it, and tune a method to sample the posterior.
@@ -91,6 +95,10 @@ def plan(
         measured; where it errs by more, smaller angles (``rho`` of ``exact`` larger) and larger
         batches are tried, except those that are given. ``plan.predicted_error`` says what was
         found, a warning where nothing helped. None: no pilot.
+    clusters
+        A label for every row, whose rows depend on one another within clusters: the draws'
+        covariance is then the cluster-robust sandwich, which is valid if the clusters are
+        independent and many. For ``method="sandwich"``, the default with clusters.
     **options
         The method's own options, e.g. ``rho`` for ``exact``.
 
@@ -118,11 +126,12 @@ def plan(
         asked |= {"batches": (batches, "auto"), "geometry_rows": (geometry_rows, None)}
         asked |= {"control_variates": (control_variates, None)}
         unknown = {name: value for name, (value, usual) in asked.items() if value != usual}
+        unknown |= {} if clusters is None else {"clusters": clusters}
         return plan_mixed(post, batch_size, **unknown, **options)
     tolerance = checked_tolerance(tolerance)
     given: dict[str, Any] = {"method": method, "structure": structure, "at": at}
     given |= {"batch_size": batch_size, "batches": batches, "control_variates": control_variates}
-    given |= {"geometry_rows": geometry_rows, "key": key, **options}
+    given |= {"geometry_rows": geometry_rows, "key": key, "clusters": clusters, **options}
     made = planner.plan(post, **given)
     return piloted(planner.fitting(post, made), made, tolerance, given)
 

@@ -69,6 +69,13 @@ def fit(
     ] = None,
     model: Model = None,
     method: Annotated[str, typer.Option(help="Sampling method.")] = "auto",
+    clusters: Annotated[
+        str | None,
+        typer.Option(
+            help="Column of clusters, such as schools, within which rows are dependent: draws have "
+            "the cluster-robust covariance."
+        ),
+    ] = None,
     batch_size: BatchSize = None,
     draws: Draws = 1000,
     prior_precision: PriorPrecision = None,
@@ -148,6 +155,7 @@ def fit(
         "formula": formula,
         "model": model,
         "method": method,
+        "clusters": clusters,
         "batch_size": batch_size,
         "draws": draws,
         "prior_precision": prior_precision,
@@ -250,6 +258,20 @@ class Wanted(NamedTuple):
     quiet: bool
 
 
+def _learned(frame: Any, options: dict[str, Any]) -> tuple[Any, Any]:
+    """The encoded table, and the clusters of its rows, whose column predicts nothing by itself."""
+    from ornstein.tables import require_columns, row_clusters
+
+    column = options["clusters"]
+    if column is None:
+        return learn_table(frame, options), None
+    require_columns(frame, [column])
+    if options["formula"] is None:
+        options = {**options, "drop": [*(options["drop"] or ()), column]}
+    encoded = learn_table(frame, options)
+    return encoded, row_clusters(encoded.encoding, frame, column)
+
+
 def _fit(
     table: Path,
     out: Path,
@@ -274,7 +296,7 @@ def _fit(
     bars = False if wanted.quiet else None
     with phase(f"reading {table.name}", bars):
         frame = read_table(table, options)
-    encoded = learn_table(frame, options)
+    encoded, clusters = _learned(frame, options)
     pictured = encoded if options["formula"] is None else frame
     some_rows = sample_rows(encoded.encoding, frame)
     del frame  # large, and encoded
@@ -283,6 +305,7 @@ def _fit(
     marks = NumberMarks(options["decimal"], options["thousands"])
     new_frame = None if new is None else read_new(new, encoded.encoding, marks, unseen)
     run = {name: value for name, value in options.items() if name not in READING}
+    run["clusters"] = clusters
     say = Console(stderr=True, quiet=wanted.quiet, highlight=False)
     fitted = fit_tables.fit_table(encoded, progress=bars, checkpoint=checkpoint, marks=marks, **run)
     with phase("checking the draws", bars):

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -41,6 +41,14 @@ class Missed:
 
 
 @register
+class Clustered(NamedTuple):
+    """What stands for C where rows of a cluster are dependent, and how many clusters there are."""
+
+    noise_cov: Operator
+    clusters: int
+
+
+@register
 @dataclass(frozen=True)
 class Geometry:
     """The loss around a point: A, C and what they are made from.
@@ -61,6 +69,8 @@ class Geometry:
         What the structure misses of A; None where A is held whole, or its diagonal alone.
     along
         The same in an approximate structure that a gain is to have, where A itself is held too.
+    clustered
+        What stands for C where rows depend on one another in clusters; None where they do not.
     """
 
     center: Vector
@@ -74,6 +84,7 @@ class Geometry:
     noise_cov_error: Operator
     missed: Missed | None = None
     along: "Geometry | None" = None
+    clustered: Clustered | None = None
 
     @classmethod
     def of(

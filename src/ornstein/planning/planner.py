@@ -7,11 +7,13 @@ from inspect import signature
 from typing import Any, NoReturn
 
 import numpy as np
+import numpy.typing as npt
 
 from ornstein._base import checks
 from ornstein._base.errors import InputError, UnstablePlanError
 from ornstein._base.types import Key, PyTree, Vector
 from ornstein.curvature import block_noise, estimation, structures
+from ornstein.curvature.clustered import cluster_codes, clustered
 from ornstein.curvature.control_variates import Anchor, anchor, lacking
 from ornstein.curvature.geometry import Geometry
 from ornstein.curvature.optimum import find_optimum
@@ -41,6 +43,7 @@ def plan(
     control_variates: bool | str | None = None,
     geometry_rows: int | None = None,
     key: Key = 0,
+    clusters: npt.ArrayLike | None = None,
     **options: Any,
 ) -> Plan:
     """Find the optimum, estimate the loss around it, and tune a method to sample the posterior.
@@ -52,12 +55,15 @@ def plan(
     order = _order(control_variates)
     if isinstance(control_variates, str):
         control_variates = True
+    if method == methods.AUTO and clusters is not None:
+        method = "sandwich"
     if method == methods.AUTO:
         method = _default_method(post, structure, at, batches, control_variates, options)
     chosen, structure, control_variates = methods.resolve(method, structure, control_variates)
     options = chosen.all_options(options, tuple(signature(plan).parameters))
     N = post.num_data
     checks.random_key(key)
+    codes = None if clusters is None else _codes(chosen, clusters, N)
     if batch_size is not None:
         checks.whole("batch_size", batch_size, high=N, why=f"the data has {N} rows")
     chosen.check_batches(batches, SCHEMES)
@@ -81,6 +87,8 @@ def plan(
         gain.held(post).refuse_anchors()
     theta = find_optimum(post) if at is None else post.layout.ravel(at)
     geometry = estimation.around(post, theta, gain, geometry_rows, key)
+    if codes is not None:
+        geometry = replace(geometry, clustered=clustered(post, theta, codes))
     task = Task(chosen, gain.name, options, geometry, tuple(post.labels), post.layout, post.model)
     if chosen.engine != "chain":
         anchored = control_variates is not False and chosen.control_variates is not None
@@ -116,6 +124,17 @@ def plan(
         return made
     used = made.anchor.order if made.anchor else 0
     return replace(made, warnings=made.warnings + block_noise.warnings(post, geometry, used))
+
+
+def _codes(method: Method, clusters: npt.ArrayLike, num_data: int) -> npt.NDArray[np.intp]:
+    """Every row's cluster; raises for methods that aim at the posterior."""
+    if not method.clusters:
+        able = " or ".join(repr(one.name) for one in methods.METHODS.values() if one.clusters)
+        raise InputError(
+            f"clusters change the covariance that draws aim at, and method={method.name!r} aims at "
+            f"another: use method={able}, or leave clusters out."
+        )
+    return cluster_codes(clusters, num_data)
 
 
 def _order(control_variates: object) -> int | None:

@@ -229,13 +229,17 @@ class Plan:
 
     @property
     def target_cov(self) -> Vector:
-        """The covariance the method aims at: ``(N A)^-1``, or ``A^-1 C A^-1 / N``."""
+        """The covariance the method aims at: ``(N A)^-1``, or ``A^-1 C A^-1 / N``.
+
+        Where rows depend on one another in clusters, C is that of the clusters' sums.
+        """
         if self.geometry.approximate:
             return self.predicted_cov
         if self.target == "posterior":
             return np.asarray(self.geometry.covariance.array)
-        inverse = self.geometry.hessian.inverse()
-        return inverse.congruent(self.geometry.noise_cov) / self.num_data
+        inverse, clustered = self.geometry.hessian.inverse(), self.geometry.clustered
+        noise_cov = self.geometry.noise_cov if clustered is None else clustered.noise_cov
+        return inverse.congruent(noise_cov) / self.num_data
 
     @property
     def is_chain(self) -> bool:

@@ -177,7 +177,7 @@ def _update(task: Task, batches: Batches, anchored: Anchor | None) -> Update:
     """What the method's recipe makes of the geometry, along the coordinates of its gain."""
     method, structure, options, geometry, *_ = task
     noise_cov = geometry.noise_cov if anchored is None else anchored.noise_cov
-    frame = geometry.frame
+    frame, clustered = geometry.frame, geometry.clustered
     setting = Setting(
         np.asarray(frame.hessian.array),
         np.asarray(frame.hessian.project(noise_cov).array),
@@ -185,6 +185,7 @@ def _update(task: Task, batches: Batches, anchored: Anchor | None) -> Update:
         batches.num_data,
         batches.batch_size,
         anchored is not None,
+        None if clustered is None else np.asarray(clustered.noise_cov.array),
         frame.rate,
     )
     tuned = method.tune(structure, setting, options)

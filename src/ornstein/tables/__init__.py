@@ -39,8 +39,10 @@ from ornstein.tables.formulas import FormulaEncoding, FormulaTable, learn_formul
 from ornstein.tables.learning import EncodedTable, guess_model, learn
 from ornstein.tables.model import TableModel
 from ornstein.tables.reading import read
+from ornstein.tables.toolbox import row_clusters
 
 __all__ = ["EncodedTable", "TableModel", "fit_table", "guess_model", "learn", "posterior", "read"]
 __all__ += ["CategoricalColumn", "Encoding", "NumericColumn", "Target", "Units"]
 __all__ += ["INTERCEPT_PRECISION", "LEAST_NOISE", "estimate_noise", "require_columns"]
-__all__ += ["FormulaEncoding", "FormulaTable", "learn_formula", "parse_formula", "unstandardise"]
+__all__ += ["FormulaEncoding", "FormulaTable", "learn_formula", "parse_formula", "row_clusters"]
+__all__ += ["unstandardise"]

@@ -5,12 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ornstein._base.checks import choice, names_of, shown
 from ornstein._base.errors import InputError
 from ornstein._base.progress import phase
 from ornstein._base.types import Key
 from ornstein.models.priors import Priors
+from ornstein.planning.methods import AUTO
 from ornstein.results.predictive import Coefficients
 from ornstein.tables import collinear, fitting
 from ornstein.tables.fitting import UNKNOWN, FitOptions, Unknown, or_unknown
@@ -37,6 +39,7 @@ def fit_table(
     marks: NumberMarks = USUAL,
     holdout: float = 0.0,
     folds: int = 0,
+    clusters: npt.ArrayLike | None = None,
     **plan_options: Any,
 ) -> TableModel:
     """Fit an encoded table, and measure how good the model is by rows that are kept aside.
@@ -64,6 +67,9 @@ def fit_table(
         ``model.scores`` says how well. The model itself is fitted to all rows.
     folds
         Keep every row aside once, in so many parts, instead of one share of them.
+    clusters
+        A label for every row of the fit, whose rows depend on one another within clusters: see
+        :func:`ornstein.plan`, and :func:`ornstein.tables.row_clusters` for those in a column.
     **plan_options
         Passed to :func:`ornstein.plan`.
 
@@ -83,8 +89,16 @@ def fit_table(
         scores, unscored = held_out(
             table, holdout, folds, key, lambda part: fit_table(part, **quick).draws
         )
-    run = {"key": key, "draws": draws, "progress": progress, "checkpoint": checkpoint}
+    run: dict[str, Any] = {
+        "key": key,
+        "draws": draws,
+        "progress": progress,
+        "checkpoint": checkpoint,
+    }
     run |= plan_options
+    if clusters is not None:
+        method = run.get("method", AUTO)
+        run |= {"method": "sandwich" if method == AUTO else method, "clusters": clusters}
     if choice("hyper", hyper, UNKNOWN) == "draw" and prior_precision is not None:
         raise InputError(
             "hyper='draw' draws the prior precision, and prior_precision gives it; leave one out."

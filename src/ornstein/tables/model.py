@@ -195,6 +195,11 @@ class TableModel(Toolbox):
         """How many draws there are, of all chains together."""
         return len(self.draws.coef)
 
+    @property
+    def of_posterior(self) -> bool:
+        """Whether the draws are the posterior's; of a model that was loaded it is not known."""
+        return self.run is None or self.run.plan.target == "posterior"
+
     def seen_rows(self, frame: Any, draws: int) -> SeenRows:
         """Draws, and the rows of a table; those of the fit if there is none."""
         some = self.thinned(draws)
@@ -310,7 +315,7 @@ class TableModel(Toolbox):
             scores=self.scores,
             spreads=np.zeros((0, 0)) if self.spreads is None else self.spreads,
         )
-        if self.num_draws >= loo.FEWEST_DRAWS:
+        if self.of_posterior and self.num_draws >= loo.FEWEST_DRAWS:
             extra = {loo.FILE: self.kept_loo.save, **(extra or {})}
         files: dict[str, Writer] = {
             **self.result.files(self._row_groups()),

@@ -87,7 +87,7 @@ def _simulated(model: Toolbox) -> list[Section]:
 
 
 def _scores(model: Toolbox) -> list[Section]:
-    if model.num_draws < loo.FEWEST_DRAWS:
+    if not model.of_posterior or model.num_draws < loo.FEWEST_DRAWS:
         return []
     found = model.kept_loo
     lines = {

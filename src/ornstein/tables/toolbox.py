@@ -12,7 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+import pyarrow as pa
 
+from ornstein._base.checks import shown
 from ornstein._base.errors import InputError
 from ornstein._base.progress import each
 from ornstein._base.types import Vector
@@ -22,7 +24,7 @@ from ornstein.results.explained import bayesian_r2
 from ornstein.results.predictive import Coefficients, NewRows
 from ornstein.results.predictive_checks import Replications
 from ornstein.tables.arrow import arrow_table
-from ornstein.tables.columns import complete_rows
+from ornstein.tables.columns import complete_rows, labels
 from ornstein.tables.dates import DateColumn
 from ornstein.tables.encoding import CategoricalColumn, Encoding
 from ornstein.tables.formulas import FormulaEncoding
@@ -60,6 +62,11 @@ class Toolbox(ABC):
     @abstractmethod
     def num_draws(self) -> int:
         """How many draws there are."""
+
+    @property
+    @abstractmethod
+    def of_posterior(self) -> bool:
+        """Whether the draws are the posterior's, as leave-one-out scores need."""
 
     @abstractmethod
     def seen_rows(self, frame: Any, draws: int) -> SeenRows:
@@ -224,6 +231,11 @@ class Toolbox(ABC):
         >>> bool(1 < found.p_loo < 5), found.influential.tolist()
         (True, [])
         """
+        if not self.of_posterior:
+            raise InputError(
+                "leave-one-out scores need draws of the posterior, and these aim at the sandwich "
+                "covariance. Fit without clusters, or with another method."
+            )
         seen, target = self.seen_rows(frame, loo.MOST_DRAWS), self.encoding.target
         numbers = loo.chosen_rows(seen.num_rows, rows)
         observed = []
@@ -259,15 +271,22 @@ def rows_of_table(
     new_rows: Callable[[Any], NewRows],
 ) -> tuple[int, Callable[[npt.NDArray[np.intp]], Block]]:
     """How many rows of a table a fit takes, and those of these numbers."""
-    target = encoding.target_names
-    table = arrow_table(frame, list(dict.fromkeys([*encoding.column_names, *target])))
-    kept = np.flatnonzero(encoding.complete(table) & complete_rows(table.select(target)))
+    table, kept = _rows_in_use(frame, encoding)
 
     def block(numbers: npt.NDArray[np.intp]) -> Block:
         rows = table.take(kept[numbers])
         return Block(new_rows(rows), np.asarray(encoding.encode_target(rows)))
 
     return len(kept), block
+
+
+def _rows_in_use(
+    frame: Any, encoding: Encoding | FormulaEncoding
+) -> tuple[pa.Table, npt.NDArray[np.intp]]:
+    """The columns in use, and which rows a fit takes."""
+    target = encoding.target_names
+    table = arrow_table(frame, list(dict.fromkeys([*encoding.column_names, *target])))
+    return table, np.flatnonzero(encoding.complete(table) & complete_rows(table.select(target)))
 
 
 def sample_rows(encoding: Encoding | FormulaEncoding, frame: Any) -> pd.DataFrame:
@@ -279,6 +298,30 @@ def sample_rows(encoding: Encoding | FormulaEncoding, frame: Any) -> pd.DataFram
     rows = table.take(kept[loo.chosen_rows(len(kept), effects.MOST_ROWS)]).to_pandas()
     labelled = [name for name in rows if isinstance(rows[name].dtype, pd.CategoricalDtype)]
     return rows.astype(dict.fromkeys(labelled, object))
+
+
+def row_clusters(
+    encoding: Encoding | FormulaEncoding, frame: Any, column: str
+) -> npt.NDArray[np.intp]:
+    """The clusters of the rows that a fit takes, by a column of labels or numbers of the table.
+
+    Examples
+    --------
+    >>> from ornstein import tables
+    >>> frame = pd.DataFrame({"y": [0.1, 2, 3, 5, 4], "x": [1.0, 2, 3, 4, 5], "g": list("aabbc")})
+    >>> encoded = tables.learn(frame, "y", "linear", drop=["g"])
+    >>> row_clusters(encoded.encoding, frame, "g").tolist()
+    [0, 0, 1, 1, 2]
+    """
+    table = arrow_table(frame, [column])
+    found = labels(column, table[column]).codes[_rows_in_use(frame, encoding)[1]]
+    lacking = int((found < 0).sum())
+    if lacking:
+        raise InputError(
+            f"Column {shown(column)} lacks the cluster of {lacking:,} rows. Give them one, or "
+            "leave those rows out."
+        )
+    return found
 
 
 def _variables(encoding: Encoding | FormulaEncoding, rows: pd.DataFrame) -> list[effects.Variable]:

@@ -31,6 +31,7 @@ from ornstein.theory.langevin import (
 )
 from ornstein.theory.recipes import (
     Recipe,
+    clustered_sandwich,
     constant_sgd,
     diagonal_sgd,
     exact,
@@ -107,5 +108,13 @@ __all__ += ["rotation_limit", "rotation_relaxation", "velocity_noise"]
 # Recipes: gain and injected noise.
 __all__ += ["Decay", "Recipe", "constant_sgd", "diagonal_sgd", "exact", "exact_at_rate"]
 __all__ += ["exact_diagonal", "finite_step_sgd", "full_sgd", "momentum_sgd", "optimal_batch_size"]
-__all__ += ["sandwich", "sgfs_bounded", "sgfs_diagonal", "sgfs_full", "sgfs_scalar", "sghmc"]
+__all__ += [
+    "clustered_sandwich",
+    "sandwich",
+    "sgfs_bounded",
+    "sgfs_diagonal",
+    "sgfs_full",
+    "sgfs_scalar",
+    "sghmc",
+]
 __all__ += ["sghmc_step_limit", "sgld", "sgld_step_size", "square_root_sgd"]

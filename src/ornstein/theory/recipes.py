@@ -11,6 +11,7 @@ import numpy as np
 
 from ornstein._base.types import Vector
 from ornstein.linalg.eigen import inverse
+from ornstein.theory.kl import joint_diagonalisation
 
 _TINY = 1e-150  # stands for zero noise, so that gains stay finite and fail the stability test
 
@@ -165,6 +166,23 @@ def sandwich(hessian: Vector, noise_factor: float, num_data: int) -> Recipe:
     ``noise_factor`` is ``f = C_S / C``; with replacement ``f = 1/S`` and ``k = 2S / (N + S)``.
     """
     return Recipe(2 / (1 + num_data * noise_factor) * inverse(hessian))
+
+
+def clustered_sandwich(
+    hessian: Vector, batch_noise_cov: Vector, cluster_noise_cov: Vector, num_data: int
+) -> Recipe:
+    """X3 for another noise B than that of minibatches: ``A^-1 B A^-1 / N``.
+
+    ``K = h A^-1`` and ``Q = A^-1 ((2h - h^2) B / N - h^2 C_S) A^-1``, with the largest ``h`` up to
+    1 by which Q is a covariance: ``2 / (1 + l)``, l the largest eigenvalue of ``N C_S`` relative to
+    B. For ``B = C`` that is X3 itself, and Q zero.
+    """
+    V, relative = joint_diagonalisation(cluster_noise_cov, num_data * batch_noise_cov)
+    largest = max(1.0, float(relative.max()))
+    h, back = 2 / (1 + largest), inverse(hessian)
+    root = back @ cluster_noise_cov @ V * np.sqrt(np.maximum(largest - relative, 0.0))
+    injected = h**2 / num_data * root @ root.T
+    return Recipe(h * back, injected if np.any(injected) else None)
 
 
 def momentum_sgd(

@@ -27,6 +27,7 @@ class Setting:
     num_data: int
     batch_size: int
     anchored: bool = False  # gradients have no noise at the optimum (X9): some must be injected
+    cluster_noise_cov: Vector | None = None  # what stands for C where rows are dependent
     rate: float = 1.0  # the fastest by which what the gain's structure misses of A costs little
 
     @property
@@ -73,6 +74,8 @@ class Method:
         method injects no noise and relies on that of plain gradients.
     any_step
         Whether large batches, which make large steps, cost no accuracy.
+    clusters
+        Whether it can aim at a covariance for rows that depend on one another in clusters.
     kick
         Of the method's options: by how much a step multiplies the batch's gradient, in units of
         Newton's step; batches are so large that its noise costs nothing. None where the quickest
@@ -90,6 +93,7 @@ class Method:
     target: str = "posterior"
     control_variates: bool | None = False
     any_step: bool = False
+    clusters: bool = False
     kick: Callable[[Mapping[str, Any]], float] | None = None
     engine: str = "chain"
 

@@ -58,6 +58,9 @@ def _momentum(setting: Setting, momentum: float) -> Tuned:
 
 
 def _sandwich(setting: Setting) -> Recipe:
+    A, N, B = setting.hessian, setting.num_data, setting.cluster_noise_cov
+    if B is not None:
+        return theory.clustered_sandwich(A, setting.batch_noise_cov, B, N)
     return theory.sandwich(setting.hessian, setting.noise_factor, setting.num_data)
 
 
@@ -127,6 +130,7 @@ METHODS = (
         "the covariance that stays honest when the model is misspecified",
         {"dense": ("X3", _sandwich)},
         target="sandwich",
+        clusters=True,
         control_variates=None,
         any_step=True,
     ),

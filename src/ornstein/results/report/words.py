@@ -80,6 +80,9 @@ def plan_in_words(result: Result, found: MeasuredKL | None) -> list[str]:
         "posterior": "the posterior's Gaussian at its mode",
         "sandwich": "the sandwich covariance, which is valid even if the model is wrong",
     }[plan.target]
+    if plan.geometry.clustered is not None:
+        count = plan.geometry.clustered.clusters
+        aim += f", with the rows of each of {count:,} clusters taken as dependent"
     lines = [_tuned(plan) if plan.is_chain else f"Method {plan.method} ({plan.equation})."]
     promise, kept = f"draws {nats(plan.predicted_kl)} away from the posterior", ""
     if plan.is_chain:
