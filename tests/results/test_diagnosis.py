@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import ornstein as orn
-from support.problems import features, regression
+from support.problems import as_generic, features, regression
 from support.sizes import set_limits
 
 NAMES = ["A1", "A2", "A3", "A4", "model", "stationarity", "covariance"]
@@ -88,14 +88,37 @@ def test_A4_a_strongly_non_gaussian_posterior_fails() -> None:
     assert result.diagnose().verdict != "ok"
 
 
-@pytest.mark.parametrize(("noise_scale", "word"), [(0.3, "too narrow"), (3.0, "too wide")])
+@pytest.mark.parametrize(("noise_scale", "word"), [(0.3, "times more"), (3.0, "times less")])
 def test_a_misspecified_model_fails_its_row(noise_scale: float, word: str) -> None:
     post = regression(rows=3000, noise_scale=noise_scale)
     result = orn.sample(post, batch_size=100, draws=500)
     check = result.diagnose()["model"]
     assert check.verdict == "fail"
-    assert word in check.remedy
-    assert "sandwich" in check.remedy
+    assert word in check.meaning
+    assert "noise scale" in check.remedy
+
+
+def test_a_custom_model_is_judged_by_its_noise_and_the_sandwich_allows_for_it() -> None:
+    post = as_generic(regression(rows=3000, noise_scale=0.3))
+    check = orn.sample(post, method="laplace", draws=100).diagnose()["model"]
+    assert check.verdict == "fail"
+    assert "too narrow" in check.remedy
+    assert "--method sandwich" in check.remedy
+    robust = orn.sample(post, method="sandwich", draws=500).diagnose()
+    assert robust["model"].verdict == "ok"
+    assert "sandwich" in robust.allowed
+
+
+def test_a_full_sampler_is_not_told_to_be_one() -> None:
+    """What A4 recommends goes away when it is followed."""
+    X = features(80, 2)
+    post = orn.models.logistic(4 * X, X[:, 0] > 0, prior_precision=0.01)
+    laplace = orn.sample(post, method="laplace", draws=500).diagnose()
+    assert laplace["A4"].verdict != "ok"
+    assert "--method nuts" in laplace["A4"].remedy
+    full = orn.sample(post, method="nuts", draws=500).diagnose()
+    assert "nuts" not in " ".join(check.remedy for check in full)
+    assert full.verdict != "fail"
 
 
 def test_a_chain_that_still_drifts_fails_stationarity() -> None:

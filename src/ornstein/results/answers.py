@@ -8,7 +8,7 @@ import pandas as pd
 
 from ornstein._base.checks import aligned
 from ornstein.results.accuracy import Accuracy
-from ornstein.results.diagnosis import MODEL, STATIONARITY, VERDICTS, Diagnosis
+from ornstein.results.diagnosis import CANNOT_TELL, MODEL, STATIONARITY, Diagnosis, Point, worst
 from ornstein.results.result import Result
 from ornstein.results.scores import Scores
 
@@ -26,15 +26,6 @@ _INDENT = " " * 6
 
 UNJUDGED = ""
 """The verdict of an answer that states and does not judge."""
-
-
-@dataclass(frozen=True)
-class Point:
-    """One thing that was found, with what to do about it."""
-
-    verdict: str
-    sentence: str
-    remedy: str = ""
 
 
 @dataclass(frozen=True)
@@ -115,11 +106,6 @@ def quality(scores: Scores | None, unscored: str = "No rows were held out.") -> 
     return Answer(QUALITY, UNJUDGED, sentence, points, scores.table())
 
 
-def worst(verdicts: Sequence[str]) -> str:
-    """The worst verdict of all."""
-    return max(verdicts, key=VERDICTS.index, default="ok")
-
-
 def failed(found: Sequence[Answer]) -> bool:
     """Whether any answer is a no."""
     return any(answer.verdict == "fail" for answer in found)
@@ -179,7 +165,14 @@ def _how_to_come_closer(result: Result) -> str:
 def _fit(diagnosis: Diagnosis) -> Answer:
     check = diagnosis[MODEL]
     if check.verdict == "ok":
-        return Answer(FIT, "ok", "Yes, as far as these rows can tell.")
-    said = {"warn": "Perhaps not", "fail": "No"}[check.verdict]
-    facts = f"{check.number:.3g} {check.meaning}"
-    return Answer(FIT, check.verdict, f"{said}.", [Point(check.verdict, facts, check.remedy)])
+        allowed = f" {diagnosis.allowed}" if diagnosis.allowed else ""
+        return Answer(FIT, "ok", f"Yes, as far as these rows can tell.{allowed}")
+    if check.verdict == CANNOT_TELL:
+        said = "The rows are too few for the parameters to tell."
+        return Answer(FIT, CANNOT_TELL, said)
+    points = diagnosis.on_model
+    if not points:
+        facts = f"{check.number:.3g} {check.meaning}."
+        points = (Point(check.verdict, facts, check.remedy),)
+    said = {"warn": "Not entirely.", "fail": "No."}[check.verdict]
+    return Answer(FIT, check.verdict, said, points)

@@ -14,16 +14,28 @@ from ornstein.curvature.products import hessian_products
 from ornstein.curvature.row_sums import joint_losses
 from ornstein.linalg.eigen import scaled_eigh
 from ornstein.linalg.operators import as_operator
+from ornstein.models.glm import Glm
 from ornstein.models.hyper_targets import DrawnHyper
 from ornstein.models.posterior import Posterior
 from ornstein.planning.plans import Plan
 from ornstein.results.accuracy import Accuracy, measure
 from ornstein.results.arviz import ess, rhat
-from ornstein.results.diagnosis import MODEL, STATIONARITY, Check, Diagnosis
+from ornstein.results.diagnosis import (
+    CANNOT_TELL,
+    MODEL,
+    STATIONARITY,
+    Check,
+    Diagnosis,
+    Point,
+    worst,
+)
 from ornstein.results.measure import measured_kl
+from ornstein.results.misfit import examine
 from ornstein.results.noise import Noise, cumulants, noise_at_draws, spaced
+from ornstein.results.remedies import explained, sentences
 
 _DRAWS = 32  # at which the loss is evaluated again
+_KURTOSIS = 3.0  # of rows' gradients, that spreads the extremes of C / A
 _PARAMETERS = 256  # whose stationarity is checked, where matrices do not fit
 _SEE_ABOVE = "the plan's assumptions do not hold here: see the checks above"
 
@@ -48,24 +60,33 @@ def diagnose(
             "a larger batch_size or a smaller dispersion."
         )
     some, found = draws, Diagnosis(())
+    model, points, allowed = _model(post, plan, hyper)
     with double_precision():
         if plan.geometry.approximate:
             columns = np.linspace(0, plan.dim - 1, min(plan.dim, _PARAMETERS)).astype(int)
             some = draws[..., columns]
         elif plan.is_chain:
             found = _of_chains(post, plan, flat)
+        gaussian = plan.method != "nuts"  # whose draws follow any shape
         checks = (
             *found.checks,
-            _quadratic_loss(post, plan, spaced(flat, _DRAWS)),
-            _specification(plan),
+            *((_quadratic_loss(post, plan, spaced(flat, _DRAWS)),) if gaussian else ()),
+            model,
             _stationarity(plan, some if hyper is None else np.concatenate([some, hyper.eta], -1)),
         )
-        if plan.geometry.approximate:
+        if gaussian and plan.geometry.approximate:
             checks += (_total_variance(plan, flat),)
-        elif hyper is None:
+        elif gaussian and hyper is None:
             checks += (_covariance(plan, draws),)
     accuracy, unmeasured = _accuracy(post, plan, draws, hyper)
-    return replace(found, checks=checks, accuracy=accuracy, unmeasured=unmeasured)
+    return replace(
+        found,
+        checks=checks,
+        accuracy=accuracy,
+        unmeasured=unmeasured,
+        on_model=points,
+        allowed=allowed,
+    )
 
 
 def _accuracy(
@@ -209,35 +230,70 @@ def _quadratic_loss(post: Posterior, plan: Plan, draws: Vector) -> Check:
         number,
         "nats between the posterior and its Gaussian approximation",
         _verdict(number, 0.05, 0.3),
-        "the posterior is not Gaussian: transform the parameters, or use a full sampler (NUTS)",
+        "transform the parameters, or use method='nuts' (--method nuts), which follows any shape",
     )
 
 
-def _specification(plan: Plan) -> Check:
+def _model(
+    post: Posterior, plan: Plan, hyper: DrawnHyper | None
+) -> tuple[Check, tuple[Point, ...], str]:
+    """Whether the model fits its rows, all that it misses, and what the draws allow for."""
+    misfit = examine(post, plan, hyper)
+    if misfit is None:
+        return _specification(plan)
+    family = post.model.family.name if isinstance(post.model, Glm) else ""
+    said = sentences(misfit, family, plan.target)
+    points = tuple(Point(one.verdict, text, step) for one, text, step in said)
+    verdict = worst(point.verdict for point in points)
+    if verdict == "ok" and misfit.blind:
+        verdict = CANNOT_TELL
+    allowed = explained(misfit, family, plan.target)
+    meaning = " ".join(point.sentence for point in points)
+    check = Check(
+        MODEL,
+        "the model fits: its rows are as it would simulate them",
+        float(len(points)),
+        meaning or allowed or f"differences beyond chance in {misfit.rows:,} rows",
+        verdict,
+        points[0].remedy if points else "more rows would tell",
+    )
+    return check, points, allowed
+
+
+def _specification(plan: Plan) -> tuple[Check, tuple[Point, ...], str]:
     """The information equality: where the model is right, C equals the likelihood's share of A.
 
-    The extremes of C / A are judged; without matrices single directions scatter, and their mean is.
+    The extremes of C / A are judged, which chance alone spreads by the number of parameters over
+    that of rows; without matrices single directions scatter, and their mean is.
     """
     if plan.geometry.approximate:
-        ratios, remedy = _ratios_along_basis(plan.geometry), "check the model"
+        ratios, remedy, chance = _ratios_along_basis(plan.geometry), "check the model", 1.0
         low = high = float(max(ratios.mean(), 1e-12))
         where = f"on average (C / A from {ratios.min():.2g} to {ratios.max():.2g} along the basis)"
     else:
         ratios = _noise_over_curvature(plan)
-        remedy = "check noise_scale and the model, or use method='sandwich'"
+        remedy = "check the model, or use method='sandwich' (--method sandwich)"
         low, high = float(max(ratios[0], 1e-12)), float(ratios[-1])
         where = f"at most (C / A from {low:.2g} to {high:.2g})"
+        chance = (1 + np.sqrt(_KURTOSIS * plan.dim / plan.num_data)) ** 2
     number = max(high, 1 / low)
     narrow = "too narrow" if high * low > 1 else "too wide"
-    times = np.sqrt(number)
-    return Check(
+    verdict = _verdict(number, 2.0 * chance, 4.0 * chance)
+    if verdict == "ok" and chance > 2.0:
+        verdict = CANNOT_TELL
+    step = f"if rows are independent, some intervals are about {np.sqrt(number):.1f} times {narrow}"
+    allowed = ""
+    if plan.target == "sandwich" and verdict != "ok":
+        verdict, allowed = "ok", "The intervals of method='sandwich' allow for what is missed."
+    check = Check(
         MODEL,
         "the model fits: gradient noise matches curvature",
         number,
         f"times between noise and curvature, {where}",
-        _verdict(number, 2.0, 4.0),
-        f"if rows are independent, some intervals are about {times:.1f} times {narrow}: {remedy}",
+        verdict,
+        "more rows would tell" if verdict == CANNOT_TELL else f"{step}: {remedy}",
     )
+    return check, (), allowed
 
 
 def _noise_over_curvature(plan: Plan) -> Vector:

@@ -5,7 +5,7 @@ with a number and a remedy; where they do not hold, the draws may be right all t
 checked in ``assumptions``.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from ornstein._base.checks import choice
@@ -16,12 +16,30 @@ from ornstein.results.noise import Noise
 MODEL, STATIONARITY = "model", "stationarity"
 """Checks that are not of the theory's assumptions."""
 
-VERDICTS = ("ok", "warn", "fail")
+CANNOT_TELL = "cannot tell"
+"""The verdict where rows or draws are too few to see what may be wrong."""
+
+VERDICTS = ("ok", CANNOT_TELL, "warn", "fail")
+"""From the best to the worst."""
+
+
+def worst(verdicts: Iterable[str]) -> str:
+    """The worst verdict of all."""
+    return max(verdicts, key=VERDICTS.index, default="ok")
+
+
+@dataclass(frozen=True)
+class Point:
+    """One thing that was found, with what to do about it."""
+
+    verdict: str
+    sentence: str
+    remedy: str = ""
 
 
 @dataclass(frozen=True)
 class Check:
-    """One row: ``verdict``, on its own assumption, is ``ok``, ``warn`` or ``fail``."""
+    """One row: ``verdict``, on its own assumption, is one of :data:`VERDICTS`."""
 
     name: str
     assumption: str
@@ -51,6 +69,10 @@ class Diagnosis:
         The gradient noise that A2 measured; None where it was not measured.
     roughest
         The direction in which the noise is least Gaussian (A1); None where it was not measured.
+    on_model
+        What a ready-made model misses in its rows, with what to do.
+    allowed
+        What it misses, but the draws allow for, in words.
     """
 
     checks: tuple[Check, ...]
@@ -58,6 +80,8 @@ class Diagnosis:
     unmeasured: str = ""
     noise: Noise | None = field(default=None, repr=False, compare=False)
     roughest: Vector | None = field(default=None, repr=False, compare=False)
+    on_model: tuple[Point, ...] = ()
+    allowed: str = ""
 
     @property
     def ok(self) -> bool:
@@ -74,7 +98,7 @@ class Diagnosis:
         found = [check.verdict for check in self.checks if self.judges(check)]
         if self.accuracy is not None:
             found.append(self.accuracy.verdict)
-        return max(found, key=VERDICTS.index, default="ok")
+        return worst(found)
 
     @property
     def sentence(self) -> str:
