@@ -12,6 +12,7 @@ from ornstein.tables.toolbox import Toolbox
 _MOST_COLUMNS = 20  # whose average effects are shown
 _MOST_LINES = 40
 _MOST_NAMED = 10  # influential rows
+_AVERAGED = 500  # rows
 
 
 def regression_sections(model: Toolbox, rows: pd.DataFrame) -> list[Section]:
@@ -45,7 +46,8 @@ def _effects(model: Toolbox, rows: pd.DataFrame) -> list[Section]:
 
 def _average_effects(model: Toolbox, rows: pd.DataFrame, columns: list[str]) -> list[Section]:
     try:
-        found = model.marginal_effects(rows, columns).reset_index()
+        some = rows.iloc[:: -(-len(rows) // _AVERAGED)]
+        found = model.marginal_effects(some, columns).reset_index()
     except InputError:  # dates alone
         return []
     names = [name for name in ("term", "contrast", "outcome") if name in found]

@@ -35,6 +35,7 @@ PICTURED_ROWS = 20_000
 _EFFECT_DRAWS = 400
 _SIMULATED_DRAWS = 200
 _KEPT_ROWS = 10_000
+_FEWEST_ROWS = 1_000
 _BLOCK = 4_000  # rows whose log-likelihoods are held at once
 
 
@@ -157,11 +158,11 @@ class Toolbox(ABC):
     def replications(self, frame: Any = None, seed: int = 0) -> Replications:
         """Targets that 200 of the draws simulate, beside those observed, for posterior checks.
 
-        Of at most 20,000 rows of a table, or of the fit; of waiting times only such tables as have
-        none that is censored.
+        Of at most 20,000 rows of a table, or of the fit, and fewer of many classes; of waiting
+        times only such tables as have none that is censored.
         """
         seen, target = self.seen_rows(frame, _SIMULATED_DRAWS), self.encoding.target
-        block = seen.block(loo.chosen_rows(seen.num_rows, PICTURED_ROWS))
+        block = seen.block(loo.chosen_rows(seen.num_rows, self._bounded(PICTURED_ROWS)))
         if self.encoding.family.may_be_censored and (block.y < 0).any():
             raise InputError(
                 "some waiting times are censored: what was observed of them depends on when "
@@ -204,8 +205,12 @@ class Toolbox(ABC):
 
     @cached_property
     def kept_loo(self) -> loo.Loo:
-        """The scores of at most 10,000 rows, evenly spaced, as a run folder keeps them."""
-        return self.loo(rows=_KEPT_ROWS)
+        """The scores that a run folder keeps: of at most 10,000 rows, fewer of many classes."""
+        return self.loo(rows=self._bounded(_KEPT_ROWS))
+
+    def _bounded(self, rows: int) -> int:
+        """Fewer rows of a target of many classes, each of which costs as much as a number."""
+        return max(_FEWEST_ROWS, rows // max(1, len(self.encoding.target.classes or ()) - 1))
 
     def loo(
         self, frame: Any = None, rows: int | None = None, progress: bool | None = False
