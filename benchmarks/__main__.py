@@ -20,7 +20,7 @@ from benchmarks import page
 from benchmarks.machine import machine
 
 RESULTS = Path(__file__).with_name("results.json")
-SECTIONS = ("rates", "answer", "growth", "learning", "families", "duel", "mixed")
+SECTIONS = ("rates", "answer", "growth", "learning", "families", "duel", "mixed", "coverage")
 
 
 def main() -> None:
@@ -82,6 +82,10 @@ def _section(name: str, options: argparse.Namespace) -> Callable[[], dict[str, A
         from benchmarks import mixed
 
         return lambda: mixed.run(quick)
+    if name == "coverage":
+        from benchmarks import coverage
+
+        return lambda: coverage.run(quick, options.only)
     if name == "duel":
         from benchmarks import duel
 

@@ -4,7 +4,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from benchmarks import duel_page, families_page, figures, learning_page, mixed_page
+from benchmarks import coverage_page, duel_page, families_page, figures, learning_page, mixed_page
 from benchmarks.markdown import number, table
 from benchmarks.ratios import best_peer
 
@@ -14,6 +14,7 @@ _WRITTEN = {
     "families": families_page,
     "duel": duel_page,
     "mixed": mixed_page,
+    "coverage": coverage_page,
 }
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 Section = dict[str, Any]

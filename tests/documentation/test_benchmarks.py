@@ -5,8 +5,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from benchmarks import mixed, mixed_page, overhead, page
+from benchmarks import coverage, coverage_page, mixed, mixed_page, overhead, page
 from benchmarks.workloads import load
+from scipy import stats
 
 import ornstein as orn
 from ornstein.data.datasets import Dataset
@@ -44,3 +45,38 @@ def test_mixed_models_are_simulated_and_shown() -> None:
     )
     assert "| 1,200 | 0.5 | 0.5 |" in shown
     assert "not installed" in shown
+
+
+def test_coverage_is_of_simulated_tables_and_shown() -> None:
+    one = coverage.covered("gaussian", 6, 5, 0.5, 1)
+    assert set(one["covered"]) == {"x0", "x1", "intercept", "sd(g)"}
+    assert set(one["covered"].values()) <= {0.0, 1.0}
+    few = one | {"evidence_maximum": [0.9, 0.1]}
+    shown = coverage_page.as_markdown({"level": 0.9, "few_rows": few, "families": {"linear": one}})
+    assert "| bernoulli, 6 groups of 5 | 1 |" in shown
+    assert "| 0.900 +- 0.100 |" in shown
+
+
+def test_the_most_evident_sd_is_that_of_the_exact_evidence() -> None:
+    """Laplace's approximation is exact for Gaussian rows: a search over dense determinants."""
+    post = coverage.simulated("gaussian", 8, 5, 1.0, 0)
+    anchor = orn.plan(post).anchor
+    found = coverage.most_evident(post, anchor)
+    hot = np.kron(np.eye(8), np.ones((5, 1)))
+    fixed = post.rows.x * post.prior_precision**-0.5
+
+    mean, noise = post.rows.x @ post.prior_mean, np.exp(2 * anchor.lam[-1]) * np.eye(40)
+
+    def evidence(sd: float) -> float:
+        cov = noise + fixed @ fixed.T + sd**2 * hot @ hot.T
+        return float(stats.multivariate_normal(mean, cov).logpdf(post.rows.y))
+
+    assert evidence(found) > max(evidence(0.95 * found), evidence(1.05 * found))
+
+
+def test_counts_above_zero_have_the_mean_of_a_truncated_poisson() -> None:
+    mean = np.full(40_000, 0.7)
+    counts = coverage.truncated_poisson(mean, np.random.default_rng(0))
+    assert counts.min() == 1
+    expected = 0.7 / -np.expm1(-0.7)
+    assert abs(counts.mean() - expected) < 4 * counts.std() / 200
