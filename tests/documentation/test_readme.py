@@ -5,34 +5,14 @@ import os
 import re
 import subprocess
 import sys
-from itertools import pairwise
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from support.pages import PAGES, ROOT, blocks
+
 RUNNER = ROOT / "tests" / "support" / "page_runner.py"
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-COMMANDS_RUN = {"tutorial"}  # other pages' commands name tables that do not exist
-FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", flags=re.DOTALL | re.MULTILINE)
 NUMBER = re.compile(r"-?\d[\d,]*\.?\d*")
-
-
-class Block(NamedTuple):
-    kind: str
-    code: str
-    shown: str | None
-
-
-def blocks(page: Path) -> list[Block]:
-    """What is to be run, with the ``text`` that follows as its output."""
-    fences = FENCE.findall(page.read_text())
-    found = []
-    for (kind, code), (next_kind, next_code) in pairwise([*fences, ("", "")]):
-        if kind == "python" or (kind == "sh" and page.stem in COMMANDS_RUN):
-            found.append(Block(kind, code, next_code if next_kind == "text" else None))
-    return found
 
 
 RUN = {page.relative_to(ROOT).as_posix(): blocks(page) for page in PAGES if blocks(page)}
