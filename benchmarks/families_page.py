@@ -21,7 +21,8 @@ Monte-Carlo error of that entry, of the draws and the reference together; the la
 entries exceeds it two- or threefold by chance. Runs by the defaults, to a bulk ESS of {ess:,.0f}
 (Laplace and NUTS: as many draws). `check` is the verdict of `orn.check`, which does not see the
 reference. Effective draws are the smaller of bulk and tail ESS of the worst parameter; their rows
-include those of the warm-up. Seconds include planning and compilation."""
+include those of the warm-up, and those that kicks and tests of a step read again. Seconds include
+planning and compilation; those of the default were measured last, on a busier machine."""
 
 _HEAD = [
     "",

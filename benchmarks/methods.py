@@ -15,6 +15,7 @@ from benchmarks.distance import Distance, compare_to_reference, effective
 from benchmarks.families import FAMILIES
 from benchmarks.families_page import ERRORS, shown
 from benchmarks.references import load
+from ornstein.planning.rules import Rotation
 
 ESS = 4000.0
 _QUICK = 1000.0
@@ -89,7 +90,8 @@ def _sampled(post: orn.Posterior, entry: Entry, ess: float) -> tuple[orn.Result,
 def _measured(result: orn.Result, distance: Distance) -> dict[str, Any]:
     """What a table shows of a run."""
     plan, ess = result.plan, effective(result.flat)
-    rows = result.posterior.num_data if plan.method == "nuts" else plan.batch_size
+    size = result.posterior.num_data if plan.method == "nuts" else plan.batch_size
+    rows = size * _gradients(plan)
     made = result.flat.shape[0] * result.flat.shape[1]
     chain = plan.method != "laplace"
     return {
@@ -98,10 +100,16 @@ def _measured(result: orn.Result, distance: Distance) -> dict[str, Any]:
         "ess": ess,
         "draws": made,
         "loop_seconds": result.seconds,
-        "batch_size": rows if chain else None,
+        "batch_size": size if chain else None,
         "steps_per_draw": result.steps * result.flat.shape[0] / made if chain else None,
         "rows_per_effective": rows * result.steps * result.flat.shape[0] / ess if chain else None,
     }
+
+
+def _gradients(plan: orn.Plan) -> int:
+    """Of a step: one for every kick, and for a test, whose two losses cost about as much."""
+    rule = plan.rule
+    return rule.kicks + 1 if isinstance(rule, Rotation) and rule.is_tested else 1
 
 
 def _line(record: dict[str, Any]) -> str:

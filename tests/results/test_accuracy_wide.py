@@ -103,3 +103,22 @@ def test_X12_some_rows_will_do_for_many_parameters(known: Known) -> None:
     assert (np.abs(found.mean_error - true[0]) < 5 * found.mean_mc_error).all()
     assert (np.abs(found.sd_error - true[1]) < 5 * found.sd_mc_error).all()
     assert found.verdict != "fail"
+
+
+@pytest.mark.slow
+def test_X12_right_draws_of_thousands_of_parameters_are_ok() -> None:
+    """Gradients over all rows are worth their time there: over some, noise leaves it open."""
+    rng = np.random.default_rng(0)
+    dim, rows = 3000, 8000
+    X = rng.normal(size=(rows, dim)) + 0.5 * rng.normal(size=(rows, 1))
+    y = X @ rng.normal(size=dim) / np.sqrt(dim) + rng.normal(size=rows)
+    precision = X.T @ X + np.eye(dim)
+    root = np.linalg.cholesky(precision)
+    right = np.linalg.solve(precision, X.T @ y) + np.linalg.solve(
+        root.T, rng.normal(size=(dim, 4096))
+    ).T
+    post = orn.models.linear(X, y)
+    assert orn.check(post, right).verdict == "ok"
+    off = right.copy()
+    off[:, 7] += 0.5 * off[:, 7].std()
+    assert orn.check(post, off).verdict == "fail"

@@ -26,7 +26,7 @@ from ornstein.theory import ImpliedErrors
 
 Indices: TypeAlias = list[npt.NDArray[np.intp]]
 
-_WORK = 2e9  # multiplications: a second or two
+_WORK = 2e9  # multiplications: a second or two, in proportion more beyond MATRICES parameters
 _BATCHES = 16  # of draws, each with rows of its own, for Monte-Carlo errors
 _FEWEST, _MOST = 256, 2048  # draws at which gradients are taken
 _PER_PARAMETER = 4  # draws
@@ -232,6 +232,7 @@ def measure(
         np.array_split(np.arange(len(flat)), _BATCHES),
     )
     count = min(len(flat), max(_FEWEST, _PER_PARAMETER * post.dim))
+    work *= max(1.0, post.dim / MATRICES)  # as the rest of the measurement takes more
     gradients = Gradients.within(work, post, center, count, min(len(flat), most))
     at = np.linspace(0, len(flat) - 1, gradients.draws).astype(int)
     taken = [at[np.isin(at, block)] for block in blocks]
