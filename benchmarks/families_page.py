@@ -22,7 +22,7 @@ entries exceeds it two- or threefold by chance. Runs by the defaults, to a bulk 
 (Laplace and NUTS: as many draws). `check` is the verdict of `orn.check`, which does not see the
 reference. Effective draws are the smaller of bulk and tail ESS of the worst parameter; their rows
 include those of the warm-up, and those that kicks and tests of a step read again. Seconds include
-planning and compilation; those of the default were measured last, on a busier machine."""
+planning and compilation; they were not measured again where none are given."""
 
 _HEAD = [
     "",

