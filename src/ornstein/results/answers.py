@@ -93,12 +93,24 @@ def answers(
     return first, _convergence(result, diagnosis), _intervals(result, diagnosis), _fit(diagnosis)
 
 
+def _in_words(scores: Scores) -> str:
+    """The first of the scores, beside that of the guess."""
+    name, value = next(iter(scores.values.items()))
+    guess = scores.baseline.get(name)
+    beside = "" if guess is None else f", a guess without columns {max(guess, 0.0):.0%}"
+    said = {
+        "R^2": f"It explains {value:.0%} of the variance of rows it has not seen",
+        "accuracy": f"It names the class of {value:.0%} of rows it has not seen{beside}",
+        "concordance": f"It orders {value:.0%} of pairs of waits it has not seen{beside}",
+    }
+    return said.get(name, f"{name} {value:.3g}")
+
+
 def quality(scores: Scores | None, unscored: str = "No rows were held out.") -> Answer:
     """The first answer, by scores of rows that were held out."""
     if scores is None:
         return Answer(QUALITY, UNJUDGED, unscored)
-    name = next(iter(scores.values))
-    sentence = f"{name} {scores.values[name]:.3g} on {scores.rows:,} rows, {scores.how}."
+    sentence = f"{_in_words(scores)} ({scores.rows:,} rows, {scores.how})."
     points = []
     if not scores.better:
         said = "The model predicts no better than a guess that does not look at the columns."
@@ -115,7 +127,7 @@ def _convergence(result: Result, diagnosis: Diagnosis) -> Answer:
     if not result.status.ok:
         return Answer(CONVERGENCE, "fail", result.status.message)
     check = diagnosis[STATIONARITY]
-    facts = f"{check.meaning}: {check.number:.3g}"
+    facts = check.meaning.replace("largest R-hat", f"largest R-hat {check.number:.3f}")
     if check.verdict == "ok":
         return Answer(CONVERGENCE, "ok", f"Yes: the chains agree ({facts}).")
     sentence = {"warn": "Nearly", "fail": "No"}[check.verdict]

@@ -63,7 +63,7 @@ class Scores:
         """A line for every score."""
         found = pd.DataFrame({"model": pd.Series(self.values)})
         if self.baseline:
-            found["guess"] = pd.Series(self.baseline)
+            found["guess without columns"] = pd.Series(self.baseline)
         return found.assign(meaning=[MEANINGS[name] for name in found.index])
 
     @property
