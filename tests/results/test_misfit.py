@@ -4,16 +4,20 @@ Where the model is right, labels are drawn from it: at most one run in twenty ma
 number of rows and columns, rare levels included.
 """
 
+import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 import pytest
+from typer.testing import CliRunner
 
 import ornstein as orn
 from ornstein import tables
 from ornstein._base.types import Vector
+from ornstein.cli import app
 from ornstein.results.answers import answers
 from ornstein.results.misfit import examine
 
@@ -139,9 +143,25 @@ def test_a_square_that_was_left_out_is_named(family: str) -> None:
     found = said(fit(frame, family))
     bends = [one for one in found.on_model if "bends with 'dose'" in one.sentence]
     assert bends, found
-    assert "I(dose**2)" in bends[0].remedy
+    assert "--formula 'TARGET ~ . + I(dose**2)'" in bends[0].remedy
     for right in ("y ~ . + I(dose**2)", "y ~ age + `odd name` + poly(dose, 2)"):
         assert said(fit_formula(frame, right, family))["model"].verdict == "ok"
+
+
+def test_the_terminal_gives_the_whole_option(tmp_path: Path) -> None:
+    """With the target's name, so that it can be copied; following it, nothing is left to say."""
+    rng, frame = columns(800)
+    frame["a price"] = frame["age"] + 0.8 * frame["dose"] ** 2 + rng.normal(size=800)
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    words = ["fit", f"{tmp_path}/t.csv", "-o", f"{tmp_path}/run", "--overwrite", "--holdout", "0"]
+    words += ["--method", "laplace", "--draws", "100"]
+    said = CliRunner().invoke(app, [*words, "-t", "a price"]).stderr
+    formula = re.search(r"--formula '([^']*)'", said)
+    assert formula is not None, said
+    assert formula[1] == "`a price` ~ . + I(dose**2)"
+    followed = CliRunner().invoke(app, [*words, "--formula", formula[1]])
+    assert followed.exit_code == 0, followed.output
+    assert "Yes, as far as these rows can tell." in followed.stderr
 
 
 def test_a_level_that_separates_the_classes_is_named() -> None:

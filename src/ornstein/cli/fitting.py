@@ -310,7 +310,8 @@ def _fit(
     fitted = fit_tables.fit_table(encoded, progress=bars, checkpoint=checkpoint, marks=marks, **run)
     with phase("checking the draws", bars):
         found, diagnosis = fitted.summary(interval), fitted.result.diagnose()
-    answered = answers(fitted.result, diagnosis, quality(fitted.scores, fitted.unscored))
+    first, name = quality(fitted.scores, fitted.unscored), fitted.encoding.target.name
+    answered = answers(fitted.result, diagnosis, first, name)
     with phase("comparing predictions with the rows", bars):
         agreement = report.Section(*fitted.fit_picture(pictured))
         regression = regression_sections(fitted, some_rows) if fitted.result.status.ok else []

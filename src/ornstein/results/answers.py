@@ -1,7 +1,7 @@
 """The four questions that a person asks of a fit, in this order, and their answers."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pandas as pd
@@ -9,6 +9,7 @@ import pandas as pd
 from ornstein._base.checks import aligned
 from ornstein.results.accuracy import Accuracy
 from ornstein.results.diagnosis import CANNOT_TELL, MODEL, STATIONARITY, Diagnosis, Point, worst
+from ornstein.results.remedies import TARGET
 from ornstein.results.result import Result
 from ornstein.results.scores import Scores
 
@@ -86,11 +87,15 @@ def _shown(value: Any) -> str:
 
 
 def answers(
-    result: Result, diagnosis: Diagnosis, first: Answer | None = None
+    result: Result, diagnosis: Diagnosis, first: Answer | None = None, target: str = ""
 ) -> tuple[Answer, ...]:
-    """What a run says to every question, of which the first needs rows that were held out."""
+    """What a run says to every question, of which the first needs rows that were held out.
+
+    ``target`` is the target's name, for formulas that are recommended.
+    """
     first = quality(None) if first is None else first
-    return first, _convergence(result, diagnosis), _intervals(result, diagnosis), _fit(diagnosis)
+    fit = _fit(diagnosis, f"`{target}`" if target and not target.isidentifier() else target)
+    return first, _convergence(result, diagnosis), _intervals(result, diagnosis), fit
 
 
 def _in_words(scores: Scores) -> str:
@@ -174,7 +179,7 @@ def _how_to_come_closer(result: Result) -> str:
     return "use the default method, which follows posteriors of other shapes: leave out method"
 
 
-def _fit(diagnosis: Diagnosis) -> Answer:
+def _fit(diagnosis: Diagnosis, target: str) -> Answer:
     check = diagnosis[MODEL]
     if check.verdict == "ok":
         allowed = f" {diagnosis.allowed}" if diagnosis.allowed else ""
@@ -182,7 +187,10 @@ def _fit(diagnosis: Diagnosis) -> Answer:
     if check.verdict == CANNOT_TELL:
         said = "The rows are too few for the parameters to tell."
         return Answer(FIT, CANNOT_TELL, said)
-    points = diagnosis.on_model
+    points = tuple(
+        replace(point, remedy=point.remedy.replace(TARGET, target or TARGET))
+        for point in diagnosis.on_model
+    )
     if not points:
         facts = f"{check.number:.3g} {check.meaning}."
         points = (Point(check.verdict, facts, check.remedy),)

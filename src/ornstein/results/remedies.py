@@ -23,6 +23,9 @@ _ALLOWED = {
 _CAUSES = {INTERVALS: {SPREAD, OUTLIERS, ZEROS}, SPREAD: {ZEROS}}
 """Findings that others bring about."""
 
+TARGET = "TARGET"
+"""What stands for the target's name in formulas."""
+
 _SANDWICH = "method='sandwich' (--method sandwich) has intervals that are right all the same"
 
 
@@ -95,6 +98,11 @@ def _step(one: Finding, family: str) -> str:
     if one.kind in (SPREAD, ZEROS):
         return _of_counts(one, family)
     if one.kind == TAILS:
+        if one.names[0] == "50%" and one.size < 0.5:  # flatter than any family here
+            return (
+                "look at the residuals for two heaps or an end; a column or a term that is missing "
+                "may explain them"
+            )
         if family == "linear":
             return (
                 "use student_t (--family student_t) for outliers to both sides; for a skewed "
@@ -103,7 +111,7 @@ def _step(one: Finding, family: str) -> str:
         return f"try another family than {family} (--family)"
     if one.kind == BEND:
         name = _quoted(one.names[0])
-        return f"add the square: --formula 'TARGET ~ . + I({name}**2)', or poly({name}, 2)"
+        return f"add the square: --formula '{TARGET} ~ . + I({name}**2)', or poly({name}, 2)"
     if one.kind == SEPARATION:
         if one.names:
             drop = f"leave the column out (--drop {shown(one.names[0])})"
