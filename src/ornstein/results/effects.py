@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 
 from ornstein._base.checks import names_of, nearest, shown
@@ -29,8 +30,8 @@ MOST_ROWS = 5_000
 
 _POINTS, _LEAST_POINTS = 50, 12  # of a curve
 _GRID_ROWS = 20_000  # of all curves
-_EVALUATIONS = 400_000  # rows of all marginal effects
-_AT_ONCE = 1_000  # rows
+_EVALUATIONS = 200_000  # rows of all marginal effects
+_AT_ONCE = 10_000  # rows
 _STEP = 1e-3  # of a slope, relative to the column's range
 _MOST_BESIDE = 5  # levels of the second column of an interaction
 
@@ -205,28 +206,42 @@ def marginal_effects(
 
 def _effects(response: Response, rows: pd.DataFrame, one: Variable) -> Iterator[tuple[str, Vector]]:
     """Contrasts and their averages over the rows, (draws, outcomes)."""
-
-    def average(values: Any, divisor: Vector | None = None) -> Vector:
-        """Of the response at these values of the column, by row."""
-        total: Vector | float = 0.0
-        changed = rows.assign(**{one.name: values})
-        for start in range(0, len(rows), _AT_ONCE):
-            part = slice(start, start + _AT_ONCE)
-            found = _outcomes(response(changed.iloc[part]))
-            total = total + (found if divisor is None else found / divisor[part]).sum(axis=2)
-        return np.asarray(total) / len(rows)
-
+    ones = np.ones(len(rows))
     if one.levels is not None:
-        first = average(one.levels[0])
-        for level in one.levels[1:]:
-            yield f"{level} - {one.levels[0]}", average(level) - first
+        levels = [np.full(len(rows), level) for level in one.levels]
+        first, *others = _averages(response, rows, one.name, levels, ones)
+        for level, found in zip(one.levels[1:], others, strict=True):
+            yield f"{level} - {one.levels[0]}", found - first
         return
     at = rows[one.name].fillna(one.reference).to_numpy(float)
     step = _STEP * (one.high - one.low)
     # Splines have no values beyond the range of the column.
     up, down = np.minimum(at + step, one.high), np.maximum(at - step, one.low)
-    width = up - down
-    yield "slope", average(up, width) - average(down, width)
+    above, below = _averages(response, rows, one.name, [up, down], 1 / (up - down))
+    yield "slope", above - below
+
+
+def _averages(
+    response: Response,
+    rows: pd.DataFrame,
+    name: str,
+    values: Sequence[npt.NDArray[Any]],
+    weights: Vector,
+) -> list[Vector]:
+    """Weighted averages over the rows, (draws, outcomes), for each of several of a column's values.
+
+    All are evaluated together: a call takes long, however few rows it is given.
+    """
+    whole = pd.concat([rows.assign(**{name: value}) for value in values], ignore_index=True)
+    of_value = np.repeat(np.arange(len(values)), len(rows))
+    share = np.tile(weights / len(rows), len(values))
+    totals: list[Any] = [0.0] * len(values)
+    for start in range(0, len(whole), _AT_ONCE):
+        part = slice(start, start + _AT_ONCE)
+        found = _outcomes(response(whole.iloc[part])) * share[part]
+        for number in np.unique(of_value[part]).tolist():
+            totals[number] = totals[number] + found[..., of_value[part] == number].sum(axis=2)
+    return [np.asarray(total) for total in totals]
 
 
 def _held(rows: pd.DataFrame, variables: Sequence[Variable], count: int) -> pd.DataFrame:

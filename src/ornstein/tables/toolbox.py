@@ -32,7 +32,7 @@ from ornstein.tables.formulas import FormulaEncoding
 PICTURED_ROWS = 20_000
 """Rows that pictures and tests of simulated targets use at most, evenly spaced."""
 
-_EFFECT_DRAWS = 400
+_EFFECT_DRAWS = 200
 _SIMULATED_DRAWS = 200
 _KEPT_ROWS = 10_000
 _FEWEST_ROWS = 1_000
