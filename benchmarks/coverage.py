@@ -87,7 +87,7 @@ def simulated(family: str, groups: int, rows: int, sd: float, seed: int) -> orn.
     eta = _INTERCEPT + X @ _SLOPES + sd * rng.normal(size=groups)[g]
     y, more = _target(family, eta, n, rng)
     prior = orn.HalfNormal(1.5)
-    options = {"noise_prior": orn.HalfNormal(3.0)} if family == "gaussian" else {}
+    noise = orn.HalfNormal(3.0) if family == "gaussian" else None
     return orn.models.mixed(
         X,
         y,
@@ -96,7 +96,7 @@ def simulated(family: str, groups: int, rows: int, sd: float, seed: int) -> orn.
         feature_names=["x0", "x1"],
         prior_scale=3.0,
         sd_prior=prior,
-        **options,
+        noise_prior=noise,
         **more,
     )
 
@@ -151,11 +151,10 @@ def most_evident(post: orn.MixedPosterior, anchor: MixedAnchor) -> float:
         lam[0] = log_sd
         here = at_hyper(post, anchor, lam)
         with double_precision():
-            energy = float(spec.head_energy(jnp.asarray(lam), here.phi, prior_of(post)))
-            energy += (
-                float(spec.leaf_energy(jnp.asarray(lam), here.b).sum()) + spec.leaf.levels * log_sd
-            )
-            energy += float(spec.power(jnp.asarray(lam))) * here.at.loss
+            at, phi, b = (jnp.asarray(part) for part in (lam, here.phi, here.b))
+            energy = float(spec.head_energy(at, phi, prior_of(post)))
+            energy += float(spec.leaf_energy(at, b).sum()) + spec.leaf.levels * log_sd
+            energy += float(spec.power(at)) * here.at.loss
         return energy + 0.5 * here.precision(post).logdet(spec.dim)
 
     found = minimize_scalar(negative, bounds=(-3.0, 1.5), method="bounded", options={"xatol": 0.01})
