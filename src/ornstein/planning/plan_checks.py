@@ -128,10 +128,13 @@ def warnings(plan: Plan) -> Iterator[str]:
     if anchored is not None:
         _, safe = batch_size(geometry, anchored, plan.rule.kick)
         if batches.batch_size < safe:
+            need = f"need a batch_size of {safe:,} for it"
+            if safe > geometry.num_data:
+                need = "cannot tame it at any batch_size: leave it out, or use method='nuts'"
             yield (
                 f"a few rows dominate: row {anchored.row} has leverage "
-                f"{anchored.strongest / geometry.num_data:.2g}, and control variates need a "
-                f"batch_size of {safe:,} for it; inspect such rows, or expect heavy tails"
+                f"{anchored.strongest / geometry.num_data:.2g}, and control variates {need}; "
+                "inspect such rows, or expect heavy tails"
             )
     if batches.scheme == "epochs":
         yield "an epoch loader's noise cancels over an epoch: prefer windows (X7)"
