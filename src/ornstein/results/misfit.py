@@ -274,7 +274,7 @@ def _squares(rows: FittedRows) -> tuple[list[int], Vector]:
         if curvature @ left**2 > 1e-4 * (curvature @ (square - square.mean()) ** 2):
             chosen.append(number)
             squares.append(left)
-    return chosen, np.array(squares).reshape(len(chosen), -1).T
+    return chosen, np.array(squares).reshape(len(chosen), len(rows.design)).T
 
 
 def _separation(rows: FittedRows, names: Sequence[str]) -> list[Finding]:
