@@ -13,7 +13,7 @@ from ornstein.tables.columns import Floats, Labels, option
 MAX_LEVELS = 100
 _DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}([T ].*)?|\d{1,2}[./-]\d{1,2}[./-]\d{2,4}([T ].*)?")
 _DIGITS_AND_COMMAS = re.compile(r"[+-]?\d[\d.,]*")
-_THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+(\.\d+)?")
+_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d+)?")
 _IDENTIFIERS = {"id", "ids", "uuid", "guid", "identifier", "rowid", "rownames", "unnamed"}
 
 
