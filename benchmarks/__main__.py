@@ -3,6 +3,7 @@
 Every section is merged into ``benchmarks/results.json`` as soon as it is done; ``page`` writes
 ``docs/benchmarks.md`` and its figures from there. ``references`` makes the long NUTS runs anew that
 ``families`` and ``duel`` are compared with; they are stored, so ``all`` leaves them out.
+``python -m benchmarks.walk`` is apart: what a new user sees on tables at hand.
 """
 
 import argparse
