@@ -1,6 +1,7 @@
 """What a plan's warnings recommend makes them go away."""
 
 import re
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +18,7 @@ def test_a_batch_as_large_as_a_row_needs_is_not_warned_of() -> None:
     X[7] *= 20.0
     y = (np.random.default_rng(0).random(2000) < 0.5).astype(float)
     post = orn.models.logistic(X, y)
-    options = {"batches": "windows", "control_variates": "first", "tolerance": None}
+    options: dict[str, Any] = {"batches": "windows", "control_variates": "first", "tolerance": None}
     small = orn.plan(post, "exact", batch_size=4, **options)
     found = re.search(r"batch_size of ([\d,]+)", " ".join(small.warnings))
     assert found is not None, small.warnings
