@@ -47,7 +47,7 @@ from .results.result import Result
 from .results.scores import Scores, score
 from .sampling import distributed
 from .sampling.custom_loops import PlanKernel, Rows, as_optax, kernel
-from .tables.formulas.fitting import from_formula
+from .tables.formulas.posteriors import from_formula
 
 # What to do, in the order of a run.
 __all__ = ["from_formula", "from_numpyro", "geometry", "open_rows", "plan", "tune"]

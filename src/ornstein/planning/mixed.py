@@ -91,8 +91,18 @@ class MixedPlan:
         """One line."""
         return f"MixedPlan({self.steps}, batch_size={self.batch_size}, draws={self.draws})"
 
-    def __str__(self) -> str:
-        """A readable table."""
+    @property
+    def target(self) -> str:
+        """What draws aim at, as other plans have it."""
+        return "posterior"
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """None."""
+        return ()
+
+    def lines(self) -> list[tuple[str, str]]:
+        """What will be run: names and texts."""
         rows = "none" if not self.batch_size else f"{self.batch_size:,}"
         lines = [
             ("method", _WORDS[self.steps]),
@@ -103,7 +113,11 @@ class MixedPlan:
         ]
         if self.steps == "minibatch":
             lines.append(("rotation", f"by {self.angle:.3g} a step, {self.thin} steps a draw"))
-        lines.append(("suggested run", f"{self.draws:,} draws a chain"))
+        return lines
+
+    def __str__(self) -> str:
+        """A readable table."""
+        lines = [*self.lines(), ("suggested run", f"{self.draws:,} draws a chain")]
         width = max(len(name) for name, _ in lines)
         return "\n".join(f"{name:<{width}}  {text}" for name, text in lines)
 

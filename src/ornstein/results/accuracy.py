@@ -245,14 +245,34 @@ def measure(
             f"the log posterior's gradient is not finite at {broken:,} of {len(at):,} draws: they "
             "are too far from where it is defined."
         )
-    judged = partial(_judged, labels=labels, blocks=blocks, taken=taken, wide=wide)
-    figures = judged(flat, gradients=found)
+    judge = partial(_judged, labels=labels, blocks=blocks, taken=taken, wide=wide)
+    figures = judge(flat, gradients=found)
     if hyper is not None and hyper.is_scaled:
         # Stein's identities hold in any coordinates: the less noisy ones are believed.
         pairs = zip(taken, found, strict=True)
         scaled = [hyper.gradients_in_scales(flat[part], own) for part, own in pairs]
-        other = judged(hyper.in_scales(flat), gradients=scaled)
+        other = judge(hyper.in_scales(flat), gradients=scaled)
         figures = min(figures, other, key=_Figures.noise)
+    return _accuracy(figures, labels, len(at), gradients.rows)
+
+
+def judged(
+    flat: Vector, at: npt.NDArray[np.intp], gradients: Vector, labels: tuple[str, ...], rows: int
+) -> Accuracy:
+    """The same of draws (draws, D) by gradients of ``-log p`` that were taken ``at`` some of them.
+
+    ``rows`` is over how many rows each.
+    """
+    if not np.isfinite(gradients).all():
+        raise InputError("the log posterior's gradient is not finite at some of the draws")
+    blocks = np.array_split(np.arange(len(flat)), _BATCHES)
+    masks = [np.isin(at, block) for block in blocks]
+    taken = [at[mask] for mask in masks]
+    found = [gradients[mask] for mask in masks]
+    return _accuracy(_judged(flat, found, labels, blocks, taken, False), labels, len(at), rows)
+
+
+def _accuracy(figures: "_Figures", labels: tuple[str, ...], draws: int, rows: int) -> Accuracy:
     return Accuracy(
         figures.errors.mean,
         figures.errors.sd,
@@ -260,8 +280,8 @@ def measure(
         figures.mean_mc,
         figures.sd_mc,
         labels,
-        len(at),
-        gradients.rows,
+        draws,
+        rows,
         (float(figures.average[0]), float(figures.average[1])),
         (float(figures.average_mc[0]), float(figures.average_mc[1])),
         figures.lowest,

@@ -9,6 +9,7 @@ import pandas as pd
 from ornstein._base.checks import aligned
 from ornstein.results.accuracy import Accuracy
 from ornstein.results.diagnosis import CANNOT_TELL, MODEL, STATIONARITY, Diagnosis, Point, worst
+from ornstein.results.mixed import MixedResult
 from ornstein.results.remedies import TARGET
 from ornstein.results.result import Result
 from ornstein.results.scores import Scores
@@ -87,7 +88,10 @@ def _shown(value: Any) -> str:
 
 
 def answers(
-    result: Result, diagnosis: Diagnosis, first: Answer | None = None, target: str = ""
+    result: Result | MixedResult,
+    diagnosis: Diagnosis,
+    first: Answer | None = None,
+    target: str = "",
 ) -> tuple[Answer, ...]:
     """What a run says to every question, of which the first needs rows that were held out.
 
@@ -128,7 +132,7 @@ def failed(found: Sequence[Answer]) -> bool:
     return any(answer.verdict == "fail" for answer in found)
 
 
-def _convergence(result: Result, diagnosis: Diagnosis) -> Answer:
+def _convergence(result: Result | MixedResult, diagnosis: Diagnosis) -> Answer:
     if not result.status.ok:
         return Answer(CONVERGENCE, "fail", result.status.message)
     check = diagnosis[STATIONARITY]
@@ -144,7 +148,7 @@ def _convergence(result: Result, diagnosis: Diagnosis) -> Answer:
     )
 
 
-def _intervals(result: Result, diagnosis: Diagnosis) -> Answer:
+def _intervals(result: Result | MixedResult, diagnosis: Diagnosis) -> Answer:
     accuracy = diagnosis.accuracy
     if not result.status.ok:
         return Answer(INTERVALS, "fail", "No: the run did not end as planned.")
@@ -168,11 +172,11 @@ def _uncapitalised(accuracy: Accuracy) -> str:
     return accuracy.sentence[0].lower() + accuracy.sentence[1:]
 
 
-def _how_to_come_closer(result: Result) -> str:
+def _how_to_come_closer(result: Result | MixedResult) -> str:
     """What brings draws of a run nearer to the posterior, and is not what was done."""
     draws = result.flat.shape[1]
     more = f"make more draws: draws={4 * draws} (--draws {4 * draws})"
-    if result.plan.method == "nuts":
+    if isinstance(result, MixedResult) or result.plan.method == "nuts":
         return more
     if result.plan.method == "rotation":
         return f"{more}; if that does not do, method='nuts' (--method nuts), which takes longer"
@@ -180,7 +184,9 @@ def _how_to_come_closer(result: Result) -> str:
 
 
 def _fit(diagnosis: Diagnosis, target: str) -> Answer:
-    check = diagnosis[MODEL]
+    check = next((one for one in diagnosis if one.name == MODEL), None)
+    if check is None:
+        return Answer(FIT, UNJUDGED, "Not judged by a number: see the pictures.")
     if check.verdict == "ok":
         allowed = f" {diagnosis.allowed}" if diagnosis.allowed else ""
         return Answer(FIT, "ok", f"Yes, as far as these rows can tell.{allowed}")

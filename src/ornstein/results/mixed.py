@@ -1,6 +1,6 @@
 """Draws of a mixed model by names: coefficients, standard deviations, effects; and predictions."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -31,6 +31,8 @@ from ornstein.storage.folders import Writer, write_folder
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from ornstein.results.diagnosis import Diagnosis
 
 _BLOCK = 2**22  # numbers of draws by rows made at once
 
@@ -171,6 +173,40 @@ class MixedResult:
             f"{checks.few(known, 12)}."
         )
 
+    @property
+    def flat(self) -> Vector:
+        """Draws of all that :attr:`names` lists, (chains, draws, n)."""
+        return np.concatenate([self.fixed, self.hyper_draws], axis=-1).astype(float)
+
+    def require_draws(self) -> None:
+        """Nothing: a run that did not end raised."""
+
+    def diagnose(self) -> "Diagnosis":
+        """Whether the draws can be trusted: chains, effective draws, and Stein's identities (X12).
+
+        Examples
+        --------
+        >>> import ornstein as orn
+        >>> post = orn.models.mixed(None, [1.0, 2, 4, 5, 1, 3], {"g": [0, 0, 1, 1, 2, 2]})
+        >>> orn.sample(post, draws=200).diagnose()["stationarity"].assumption
+        'chains have forgotten their start'
+        """
+        from ornstein.results.mixed_diagnosis import diagnose_mixed  # which asks for results
+
+        return diagnose_mixed(self)
+
+    def variance_components(self, interval: float = 0.9) -> "pd.DataFrame":
+        """The variance that every group adds to predictors, and the noise's, with their shares.
+
+        A group's variance is that of its effects averaged over the rows, so that slopes count as
+        much as their columns vary. The noise's is that of the target, for classes that of the
+        logistic distribution behind them; other families have none that adds. The share of an
+        intercept is its intraclass correlation.
+        """
+        from ornstein.results.variances import variance_components
+
+        return variance_components(self, interval)
+
     def summary(self, interval: float = 0.9) -> "pd.DataFrame":
         """Mean, sd, central interval, MCSE, ESS and R-hat of coefficients and sds.
 
@@ -231,8 +267,9 @@ class MixedResult:
             groups["unconstrained_posterior"] = self.auxiliary
         return arviz.to_tree(groups, dims, coords, attrs)
 
-    def files(self) -> dict[str, Writer]:
+    def files(self, rows: None = None) -> dict[str, Writer]:
         """Writers of the files of a run folder."""
+        del rows
         return {
             "draws.nc": lambda path: arviz.write(self._tree(), path),
             "plan.txt": lambda path: path.write_text(f"{self.plan}\n"),
@@ -356,3 +393,48 @@ def _design(draws: GroupDraws, columns: tuple[int, ...], table: Vector) -> Vecto
 def variable(name: str) -> str:
     """A name as NetCDF takes it, which a slash would split."""
     return name.replace("/", "|")
+
+
+def read_mixed(
+    path: Path,
+    columns: int,
+    intercept: bool,
+    groupings: Mapping[Grouping, npt.NDArray[Any]],
+    auxiliary: Sequence[str],
+    scaled: bool,
+) -> MixedDraws:
+    """Draws that :meth:`MixedResult.save` wrote, of a model with these parts."""
+    import xarray
+
+    with xarray.open_datatree(path, engine="h5netcdf") as tree:
+        drawn = {str(name): np.asarray(leaf.values) for name, leaf in tree["posterior"].items()}
+        own = {name: np.asarray(tree["unconstrained_posterior"][name].values) for name in auxiliary}
+    first = next(iter(drawn.values()))
+    count = first.shape[0] * first.shape[1]
+
+    def flat(values: Vector) -> Vector:
+        return values.reshape(count, *values.shape[2:]).astype(float)
+
+    try:
+        fixed = [flat(drawn["coef"])] if columns else []
+        fixed += [flat(drawn["intercept"])[:, None]] if intercept else []
+        groups = []
+        for grouping, levels in groupings.items():
+            named = [flat(drawn[variable(name)]) for name in grouping.hyper_labels()]
+            sds, cors = np.stack(named[: grouping.width], 1), named[grouping.width :]
+            factor = factors(
+                sds,
+                np.stack(cors, axis=1) if cors else np.zeros((count, 0)),
+                [cov.size for cov in grouping.covariances],
+            )
+            effects = drawn[variable(f"b[{grouping.name}]")]
+            shape = count, grouping.width, grouping.levels
+            groups.append(
+                GroupDraws(grouping.name, levels, grouping.columns, effects.reshape(shape), factor)
+            )
+        noise = flat(drawn["sigma"]) if scaled and not auxiliary else 0.0
+    except (KeyError, ValueError) as error:
+        raise InputError(f"{path} is damaged: {error}. Fit again, and save.") from error
+    beside = {name: flat(values) for name, values in own.items()}
+    together = np.concatenate(fixed, axis=1) if fixed else np.zeros((count, 0))
+    return MixedDraws(together, tuple(groups), beside, noise)

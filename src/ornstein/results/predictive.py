@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -45,11 +45,11 @@ class Coefficients(NamedTuple):
         checks.choice("model", model, MODELS)
         own = 2 if FAMILIES[model]().outputs > 1 else 1
         values = np.asarray(coef, float)
-        flat = values.reshape(-1, *values.shape[values.ndim - own :])
+        lead = values.ndim - own
+        flat = values.reshape(int(np.prod(values.shape[:lead])), *values.shape[lead:])
         shift = np.zeros(flat.shape[:-1]) if intercept is None else np.asarray(intercept, float)
         scale = np.asarray(noise_scale, float)
         flat_scale = scale.reshape(-1) if scale.ndim else scale
-        lead = values.ndim - own
         beside = {
             name: np.asarray(leaf, float).reshape(len(flat), *np.shape(leaf)[lead:])
             for name, leaf in auxiliary.items()
@@ -105,6 +105,19 @@ def evenly_spaced(made: int, count: int) -> npt.NDArray[np.intp]:
     return np.linspace(0, made - 1, min(made, count)).astype(np.intp)
 
 
+class Offsets(Protocol):
+    """What is added to predictors, (draws, rows), computed for the rows that are asked for.
+
+    ``offset`` is the part of it that is known, (rows,).
+    """
+
+    offset: Vector | None
+
+    def __getitem__(self, place: Any, /) -> Vector: ...
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Vector: ...
+
+
 class NewRows(NamedTuple):
     """Rows to predict, with what is added to their predictors and how many trials they have.
 
@@ -112,8 +125,16 @@ class NewRows(NamedTuple):
     """
 
     x: Vector
-    offset: Vector | None = None
+    offset: Vector | Offsets | None = None
     trials: Vector | None = None
+
+    @property
+    def without_effects(self) -> "NewRows":
+        """With the known offset only."""
+        known = self.offset
+        if known is None or isinstance(known, np.ndarray):
+            return self
+        return self._replace(offset=known.offset)
 
 
 AnyNewRows: TypeAlias = Vector | NewRows

@@ -134,7 +134,7 @@ def score(
     baseline: dict[str, float] = {}
     if learned_from is not None:
         guess = trivial(draws.family, np.asarray(learned_from), rows.trials, target)
-        without = rows._replace(x=rows.x[:, :0])
+        without = rows.without_effects._replace(x=rows.x[:, :0])
         baseline = _of(guess, without, target, scale)
     return Scores(_known(values), _known(baseline), len(target), how)
 

@@ -4,7 +4,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from ornstein._base.checks import choice, names_of, shown
@@ -20,6 +19,7 @@ from ornstein.tables.formulas.fitting import formula_options, formula_rows
 from ornstein.tables.formulas.learning import FormulaTable
 from ornstein.tables.held_out import held_out
 from ornstein.tables.learning import EncodedTable
+from ornstein.tables.mixed import fit_mixed
 from ornstein.tables.model import TableModel, number_text
 from ornstein.tables.text_files import USUAL, NumberMarks
 
@@ -84,10 +84,10 @@ def fit_table(
     ['mean', 'low 90%', 'high 90%', 'sd']
     """
     quick: dict[str, Any] = {"prior_precision": prior_precision, "noise_scale": noise_scale}
-    quick |= {"key": key, "priors": priors, "progress": False, **_quickly(table, hyper)}
+    quick |= {"key": key, "priors": priors, "progress": False, **_quickly(table)}
     with phase("scoring rows that are kept aside", progress):
         scores, unscored = held_out(
-            table, holdout, folds, key, lambda part: fit_table(part, **quick).draws
+            table, holdout, folds, key, lambda part: fit_table(part, **quick)
         )
     run: dict[str, Any] = {
         "key": key,
@@ -130,10 +130,10 @@ def _collinear_remarks(model: TableModel, named: list[str]) -> list[str]:
     return [f"Nearly collinear, so that their coefficients are uncertain: {names_of(named)}{own}"]
 
 
-def _quickly(table: EncodedTable | FormulaTable, hyper: Unknown) -> dict[str, Any]:
+def _quickly(table: EncodedTable | FormulaTable) -> dict[str, Any]:
     """How to fit a part that is only to be scored: by Laplace, unless effects are random."""
     if isinstance(table, FormulaTable) and table.encoding.random:
-        return {"draws": _DRAWS_OF_A_PART, "hyper": hyper}
+        return {"draws": _DRAWS_OF_A_PART, "hyper": "auto"}
     return {"draws": _DRAWS_OF_A_PART, "method": "laplace", "hyper": "learn"}
 
 
@@ -146,14 +146,12 @@ def _fit_formula(
     run: dict[str, Any],
 ) -> TableModel:
     encoding = table.encoding
+    if encoding.random:
+        return fit_mixed(table, precision, noise_scale, hyper, priors, run)
     options = formula_options(encoding, precision, noise_scale, hyper, priors)._replace(run=run)
     names, units = encoding.features, encoding.units
     result = fitting.fit_rows(encoding.family, formula_rows(table), names, units, options)
-    spreads = None
-    if encoding.random:
-        drawn_precision = result.hyper_draws["prior_precision"]
-        spreads = np.asarray(drawn_precision, float).reshape(-1, len(encoding.effects)) ** -0.5
-    model = TableModel(encoding, Coefficients.of_result(result), result, spreads=spreads)
+    model = TableModel(encoding, Coefficients.of_result(result), result)
     return replace(model, remarks=(*table.notes, *_learning_remarks(model)))
 
 

@@ -12,7 +12,7 @@ from ornstein.storage import codec
 from ornstein.storage.records import digest
 
 DRAWS = "draws.nc"
-_VERSION = 4
+_VERSION = 5
 _REMEDY = "fit again, and save."
 
 

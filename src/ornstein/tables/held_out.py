@@ -9,10 +9,10 @@ import numpy.typing as npt
 from ornstein._base.errors import InputError, OrnsteinError
 from ornstein._base.types import Key, Vector
 from ornstein.models.families import FAMILIES
-from ornstein.results.predictive import Coefficients, NewRows
 from ornstein.results.scores import Scores, score
 from ornstein.tables.formulas.learning import FormulaTable
 from ornstein.tables.learning import EncodedTable
+from ornstein.tables.model import TableModel
 
 AnyTable: TypeAlias = EncodedTable | FormulaTable
 Rows: TypeAlias = npt.NDArray[np.intp]
@@ -31,7 +31,7 @@ def held_out(
     share: float,
     folds: int,
     key: Key,
-    fit: Callable[[AnyTable], Coefficients],
+    fit: Callable[[AnyTable], TableModel],
 ) -> tuple[Scores | None, str]:
     """Scores of rows that were kept aside, and why there are none.
 
@@ -134,18 +134,14 @@ def _some(rows: Rows, most: int, rng: np.random.Generator) -> Rows:
 
 
 def _predicted(
-    table: AnyTable, train: Rows, test: Rows, fit: Callable[[AnyTable], Coefficients]
+    table: AnyTable, train: Rows, test: Rows, fit: Callable[[AnyTable], TableModel]
 ) -> Scores:
     part, kept = taken(table, train), taken(table, test)
-    draws = fit(part)
-    offset = weights = None
-    y = np.asarray(kept.y)
-    if isinstance(kept, FormulaTable):
-        offset = None if kept.offset is None else kept.offset / table.encoding.target.scale
-        weights = kept.weights
-        y = y if weights is None else np.rint(y * weights)
-    rows = NewRows(kept.X, offset, weights)
-    return score(draws.thinned(_DRAWS), rows, y, part.y, table.encoding.target.scale)
+    model, y = fit(part).thinned(_DRAWS), np.asarray(kept.y)
+    if isinstance(kept, FormulaTable) and kept.weights is not None:
+        y = np.rint(y * kept.weights)
+    rows = model.encoded_rows(kept)
+    return score(model.draws, rows, y, part.y, table.encoding.target.scale)
 
 
 def taken(table: AnyTable, rows: Rows) -> AnyTable:
@@ -155,5 +151,6 @@ def taken(table: AnyTable, rows: Rows) -> AnyTable:
             name: None if part is None else part[rows]
             for name, part in (("offset", table.offset), ("weights", table.weights))
         }
-        return table._replace(X=table.X[rows], y=table.y[rows], **beside)
+        groups = tuple(one.taken(rows) for one in table.groups)
+        return table._replace(X=table.X[rows], y=table.y[rows], groups=groups, **beside)
     return table._replace(X=table.X[rows], y=table.y[rows])

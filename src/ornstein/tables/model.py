@@ -15,7 +15,7 @@ from ornstein.data.frames import like
 from ornstein.results import loo, predictive
 from ornstein.results.arviz import interval_ends, summary_table
 from ornstein.results.effects import Response
-from ornstein.results.predictive import Coefficients, NewRows, evenly_spaced
+from ornstein.results.predictive import Coefficients, NewRows
 from ornstein.results.result import Result
 from ornstein.results.row_groups import RowGroups, row_groups
 from ornstein.results.scores import Scores
@@ -26,7 +26,7 @@ from ornstein.tables.arrow import arrow_table
 from ornstein.tables.columns import complete_rows
 from ornstein.tables.encoding import Encoding, Unseen
 from ornstein.tables.folders import DRAWS, Record, read_draws, read_record, write_record
-from ornstein.tables.formulas import FormulaEncoding
+from ornstein.tables.formulas import FormulaEncoding, FormulaTable
 from ornstein.tables.learning import EncodedTable
 from ornstein.tables.reading import read
 from ornstein.tables.text_files import USUAL, NumberMarks
@@ -39,7 +39,8 @@ _PICTURED, _PICTURED_DRAWS = 20_000, 200  # rows, and draws that say how they ag
 _PREDICTING = 4_000  # draws
 _TABLE = "table.json"
 _PAGE = ("report.html", "report.json")
-FILES = (DRAWS, "plan.json", "summary.csv", _TABLE, loo.FILE, *_PAGE, "predictions.csv")
+_RUN = (DRAWS, "plan.json", "plan.txt", "summary.csv")
+FILES = (*_RUN, _TABLE, loo.FILE, *_PAGE, "predictions.csv")
 
 
 @codec.register
@@ -49,7 +50,6 @@ class TableRecord(Record):
 
     encoding: Encoding | FormulaEncoding
     noise_scale: Vector  # one number, or one of every draw
-    spreads: Vector  # of random effects, (draws, effects)
     hyperparameters: dict[str, dict[str, Any]]
     marks: NumberMarks
     scores: Scores | None
@@ -60,17 +60,15 @@ class TableModel(Toolbox):
     """A model of a table: its encoding, and draws of the coefficients in standardised units.
 
     ``run`` is None for a model that was loaded from a folder. ``remarks`` say what was left out,
-    assumed and learned, a sentence each. ``spreads`` are draws of the standard deviations of a
-    formula's random effects, (draws, effects), in the units of the rows. ``marks`` are those of
-    numbers in its text file. ``scores`` say how well rows that were kept aside are predicted,
-    ``unscored`` why that is not known.
+    assumed and learned, a sentence each. ``marks`` are those of numbers in its text file.
+    ``scores`` say how well rows that were kept aside are predicted, ``unscored`` why that is not
+    known.
     """
 
     encoding: Encoding | FormulaEncoding
     draws: Coefficients
     run: Result | None = None
     remarks: tuple[str, ...] = ()
-    spreads: Vector | None = None
     marks: NumberMarks = USUAL
     scores: Scores | None = None
     unscored: str = "No rows were held out."
@@ -157,9 +155,6 @@ class TableModel(Toolbox):
             labels.append("noise_scale")
             noise = np.asarray(self.draws.noise_scale) * encoding.target.scale
             parts.append(noise.reshape(coef.shape[:2]))
-        if isinstance(encoding, FormulaEncoding) and self.spreads is not None:
-            labels += [f"sd({effect})" for effect in encoding.effects]
-            parts.append(encoding.own_spreads(self.spreads).reshape(*coef.shape[:2], -1))
         found = summary_table(labels, parts, interval)
         if family.ratio:
             found = found.join(self._ratios(coef, interval))
@@ -175,20 +170,13 @@ class TableModel(Toolbox):
 
     def thinned(self, count: int) -> "TableModel":
         """The same model with at most so many of its draws, evenly spaced."""
-        spreads, made = self.spreads, len(self.draws.coef)
-        if spreads is not None:
-            spreads = spreads[evenly_spaced(made, count)]
-        return replace(self, draws=self.draws.thinned(count), spreads=spreads)
+        return replace(self, draws=self.draws.thinned(count))
 
     def new_rows(self, frame: Any, unseen: str = "error") -> NewRows:
-        """Rows to predict; random effects of levels that were not learned are drawn."""
+        """Rows to predict."""
         if not isinstance(self.encoding, FormulaEncoding):
             return self.encoding.rows(frame, unseen)
-        rows = self.encoding.rows(frame)
-        added = None if self.spreads is None else self.encoding.unseen(frame, self.spreads)
-        if added is None:
-            return rows
-        return rows._replace(offset=added if rows.offset is None else added + rows.offset)
+        return self.encoding.rows(frame)
 
     @property
     def num_draws(self) -> int:
@@ -219,13 +207,27 @@ class TableModel(Toolbox):
 
         return SeenRows(some.draws, len(data["y"]), block)
 
+    def encoded_rows(self, table: EncodedTable | FormulaTable) -> NewRows:
+        """Rows of an encoded table, such as those that are kept aside."""
+        if not isinstance(table, FormulaTable):
+            return NewRows(table.X)
+        scale = self.encoding.target.scale
+        offset = None if table.offset is None else table.offset / scale
+        return NewRows(table.X, offset, table.weights)
+
+    def rows_of_effects(self, frame: Any, typical: bool) -> NewRows:
+        """Rows by a formula, of one trial each; ``typical`` ones have no random effects."""
+        del typical
+        assert isinstance(self.encoding, FormulaEncoding)
+        return self.encoding.rows_of_one_trial(frame)
+
     def responses(self, draws: int, typical: bool) -> Response:
         """What is expected of rows by so many of the draws."""
         some, encoding, target = self.thinned(draws), self.encoding, self.encoding.target
 
         def response(frame: pd.DataFrame) -> Vector:
             if isinstance(encoding, FormulaEncoding):
-                rows = encoding.rows_of_one_trial(frame, typical)
+                rows = some.rows_of_effects(frame, typical)
             else:
                 rows = encoding.rows(frame)
             return target.centre + target.scale * predictive.expected_by_draw(some.draws, rows)
@@ -313,7 +315,6 @@ class TableModel(Toolbox):
             hyperparameters=self.hyperparameters(),
             marks=self.marks,
             scores=self.scores,
-            spreads=np.zeros((0, 0)) if self.spreads is None else self.spreads,
         )
         if self.of_posterior and self.num_draws >= loo.FEWEST_DRAWS:
             extra = {loo.FILE: self.kept_loo.save, **(extra or {})}
@@ -328,8 +329,10 @@ class TableModel(Toolbox):
     def _row_groups(self) -> RowGroups | None:
         """What ``draws.nc`` says about (at most a thousand) rows; None for those of a formula."""
         result, target = self.result, self.encoding.target
+        if isinstance(self.encoding, FormulaEncoding):
+            return None
         rows: Any = result.posterior.data
-        if isinstance(self.encoding, FormulaEncoding) or set(rows) != {"x", "y"}:
+        if set(rows) != {"x", "y"}:
             return None
         units = target.centre, target.scale
         return row_groups(self.draws, len(result.flat), rows["x"], rows["y"], target.name, *units)
@@ -340,14 +343,17 @@ class TableModel(Toolbox):
         place = Path(folder)
         record = read_record(place / _TABLE, TableRecord, (DRAWS,))
         encoding = record.encoding
+        if isinstance(encoding, FormulaEncoding) and encoding.random:
+            from ornstein.tables.mixed import MixedTableModel  # of which this is the base
+
+            return MixedTableModel.of_folder(place / DRAWS, record)
         outputs, columns = encoding.family.outputs, len(encoding.features)
         shape = (outputs, columns) if outputs > 1 else (columns,)
         names = tuple(one.name for one in encoding.family.auxiliary)
         coef, intercept, beside = read_draws(place / DRAWS, shape, names)
         noise = record.noise_scale
         draws = Coefficients.gather(encoding.model, coef, intercept, noise, beside)
-        spreads = record.spreads if record.spreads.size else None
-        return cls(encoding, draws, spreads=spreads, marks=record.marks, scores=record.scores)
+        return cls(encoding, draws, marks=record.marks, scores=record.scores)
 
 
 def read_new(

@@ -34,6 +34,7 @@ class Bernoulli(Family):
     """``y = 1`` with probability ``sigmoid(eta)``, else 0."""
 
     name = "logistic"
+    latent = "logistic"
     discrete = True
     ratio = "odds ratio"
     most_classes = 2

@@ -116,6 +116,8 @@ class Family(ABC):
         Whether a negative target says that it is larger than its size, and no more.
     ratio
         What the exponential of a coefficient is, such as an odds ratio; empty where it is nothing.
+    latent
+        The distribution of the noise behind classes, ``logistic``; empty where there is none.
     intercept
         Whether it may have an intercept; other parameters may take its place.
     """
@@ -133,6 +135,7 @@ class Family(ABC):
     discrete: ClassVar[bool] = False
     may_be_censored: ClassVar[bool] = False
     ratio: ClassVar[str] = ""
+    latent: ClassVar[str] = ""
     intercept: ClassVar[bool] = True
 
     @property

@@ -30,6 +30,7 @@ class Ordinal(Family):
     classes: int = 3
 
     name = "ordinal"
+    latent = "logistic"
     discrete = True
     canonical = False
     most_classes = 20

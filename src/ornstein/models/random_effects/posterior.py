@@ -33,6 +33,7 @@ class MixedRows:
     starts: npt.NDArray[np.int64]  # of every leaf's rows
     weight: Vector | None = None
     offset: Vector | None = None
+    order: npt.NDArray[np.intp] | None = None  # of every row, its number as it was given
 
     @property
     def size(self) -> int:
@@ -126,6 +127,15 @@ class GroupRows(NamedTuple):
         """Effects of all levels."""
         return len(self.columns) * len(self.levels)
 
+    def taken(self, rows: npt.NDArray[np.intp]) -> "GroupRows":
+        """Some of the rows, with the levels that they have."""
+        present, level_of = np.unique(self.level_of[rows], return_inverse=True)
+        return self._replace(
+            levels=self.levels[present],
+            level_of=level_of.astype(np.int32),
+            design=None if self.design is None else self.design[rows],
+        )
+
 
 class FixedPart(NamedTuple):
     """Fixed coefficients: a table with a column of ones last if they have an intercept."""
@@ -207,4 +217,5 @@ def _sorted_rows(target: Target, x: Vector, groups: Sequence[GroupRows]) -> Mixe
         starts=np.searchsorted(leaf[by_leaf], np.arange(len(groups[0].levels))),
         weight=part(target.weight),
         offset=part(target.offset),
+        order=by_leaf,
     )

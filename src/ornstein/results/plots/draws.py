@@ -1,7 +1,10 @@
 """What the draws are: intervals, traces and ranks, covariances."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap, to_rgb
 from matplotlib.figure import Figure
@@ -28,6 +31,28 @@ def intervals(result: Result, title: str = "", mass: float = 0.9) -> Figure:
     figure, ax = style.forest(labels, low, flat[:, shown].mean(axis=0), high)
     ax.axvline(0, color="grey", linewidth=0.8)
     ax.set(xlabel=f"mean and {mass:.0%} interval", title=title)
+    return figure
+
+
+def caterpillar(table: pd.DataFrame, named: bool, title: str = "") -> Figure:
+    """Means and intervals of the lines of a table, one below the other; many are not named.
+
+    ``table`` has ``mean`` and a ``low`` and ``high`` end, as summaries have.
+    """
+    ends = [str(name) for name in table.columns if str(name).startswith(("low ", "high "))][:2]
+    low, middle, high = (table[name].to_numpy(float) for name in (ends[0], "mean", ends[1]))
+    if named:
+        figure, ax = style.forest([str(name) for name in table.index], low, middle, high)
+    else:
+        figure, ax = style.panel((4.6, 6.0))
+        rows = np.arange(len(table))[::-1]
+        some = np.unique(np.linspace(0, len(table) - 1, style.MOST_POINTS).astype(int))
+        ax.hlines(rows[some], low[some], high[some], color=style.DRAWS, linewidth=0.5, alpha=0.5)
+        ax.plot(middle[some], rows[some], ".", color=style.POSTERIOR, markersize=2)
+        ax.set_yticks([])
+    ax.axvline(0, color="grey", linewidth=0.8)
+    ax.set_xlabel(f"mean and {ends[0].removeprefix('low ')} interval")
+    style.heading(ax, title)
     return figure
 
 
@@ -110,12 +135,17 @@ def spread(result: Result) -> Figure:
 def traces(result: Result) -> tuple[Figure, ...]:
     """Trace and ranks by chain, a picture each, where effective draws are fewest."""
     result.require_draws()
-    chains, draws, dim = result.flat.shape
+    return traces_of(result.flat, result.plan.labels)
+
+
+def traces_of(flat: Vector, labels: Sequence[str]) -> tuple[Figure, ...]:
+    """The same of draws (chains, draws, D) of parameters with these names."""
+    chains, draws, dim = flat.shape
     step = max(1, draws // _TRACE_POINTS)
     bins = np.linspace(0, chains * draws, 21)
     figures = []
-    for index in _least_effective(result.flat, min(dim, _MOST_TRACES)):
-        values = result.flat[..., index]
+    for index in _least_effective(flat, min(dim, _MOST_TRACES)):
+        values = flat[..., index]
         ranks = values.reshape(-1).argsort().argsort().reshape(values.shape)
         (left, trace), (right, ranked) = style.panel(_LOW), style.panel(_LOW)
         for chain in range(chains):
@@ -124,7 +154,7 @@ def traces(result: Result) -> tuple[Figure, ...]:
             trace.plot(at, values[chain, ::step], linewidth=0.6, alpha=0.8, color=colour)
             counts, _ = np.histogram(ranks[chain], bins)
             ranked.stairs(counts, bins, baseline=None, linewidth=1.2, color=colour)
-        style.heading(trace, result.plan.labels[index])
+        style.heading(trace, labels[index])
         style.heading(ranked, "ranks by chain")
         ranked.set_yticks([])
         ranked.axhline(draws / 20, color="grey", linewidth=0.8)

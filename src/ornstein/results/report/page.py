@@ -3,31 +3,34 @@
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeAlias
 
 import pandas as pd
 
 from ornstein._base.checks import few
 from ornstein.results.answers import Answer, answers
 from ornstein.results.diagnosis import Diagnosis
-from ornstein.results.report import pictures, words
+from ornstein.results.mixed import MixedResult
+from ornstein.results.report import mixed, pictures, words
 from ornstein.results.report.contents import KEPT, CheckRow, Contents, Grid, Piece, Reply
 from ornstein.results.result import Result
 from ornstein.storage.folders import Writer
+
+AnyResult: TypeAlias = Result | MixedResult
 
 _MOST_ROWS = 60  # of the table of coefficients
 LEFT_OUT = ["mcse_mean", "mcse_sd", "ess_tail"]
 """Columns of a summary that a narrow table goes without."""
 
 
-def write(path: str | Path, result: Result, **options: Any) -> Path:
+def write(path: str | Path, result: AnyResult, **options: Any) -> Path:
     """Write :func:`render`'s page to a file; returns its path."""
     place = Path(path)
     place.write_text(render(result, **options), encoding="utf-8")
     return place
 
 
-def writers(result: Result, **options: Any) -> dict[str, Writer]:
+def writers(result: AnyResult, **options: Any) -> dict[str, Writer]:
     """Writers of the page and of its contents, by the names that a run's folder has for them.
 
     The contents are made once, when the first of them is written.
@@ -43,7 +46,7 @@ def writers(result: Result, **options: Any) -> dict[str, Writer]:
     }
 
 
-def render(result: Result, **options: Any) -> str:
+def render(result: AnyResult, **options: Any) -> str:
     """A page of HTML about a result; the options are those of :func:`contents`.
 
     Examples
@@ -59,7 +62,7 @@ def render(result: Result, **options: Any) -> str:
 
 
 def contents(
-    result: Result,
+    result: AnyResult,
     title: str = "Posterior",
     about: Mapping[str, str] | None = None,
     remarks: Sequence[str] = (),
@@ -96,22 +99,20 @@ def contents(
     table = (result.summary() if summary is None else summary).drop(columns=LEFT_OUT)
     diagnosis = result.diagnose() if diagnosis is None else diagnosis
     effective = table["ess_bulk"].to_numpy(float).min()
-    coefficients, run = pictures.of_coefficients(result), pictures.of_run(result, diagnosis)
-    found = words.measured(result)
-    whole = None if seconds is None else seconds()
+    shown = _account(result, diagnosis, effective, None if seconds is None else seconds())
     return Contents(
         title=title,
         about=dict(about or _about(result)),
         remarks=tuple(remarks),
         answers=tuple(map(Reply.of, answered or answers(result, diagnosis))),
-        figures=tuple(words.figures(result, effective, diagnosis.accuracy, whole)),
-        plan=tuple(words.plan_in_words(result, found)),
+        figures=tuple(shown.figures),
+        plan=tuple(shown.plan),
         warnings=tuple(result.plan.warnings),
-        coefficients=Piece.of(coefficients),
+        coefficients=Piece.of(shown.coefficients),
         table=Grid.of(table[:_MOST_ROWS]),
         own_units=summary is not None,
         left_out=max(0, len(table) - _MOST_ROWS),
-        sections=tuple(map(Piece.of, [*sections, *run])),
+        sections=tuple(map(Piece.of, [*sections, *shown.sections])),
         checks=tuple(
             CheckRow(
                 diagnosis.shown(check),
@@ -122,10 +123,41 @@ def contents(
             for check in diagnosis
         ),
         command=command,
-        settings=words.settings(result, key),
+        settings=words.settings(shown.run, key),
     )
 
 
-def _about(result: Result) -> dict[str, str]:
+class _Account(NamedTuple):
+    """What a page shows of a kind of result."""
+
+    figures: list[tuple[str, str, str]]
+    plan: list[str]
+    coefficients: pictures.Section
+    sections: list[pictures.Section]
+    run: str
+
+
+def _account(
+    result: AnyResult, diagnosis: Diagnosis, effective: float, seconds: float | None
+) -> _Account:
+    if isinstance(result, MixedResult):
+        chains, draws = result.lam.shape[:2]
+        return _Account(
+            mixed.figures_of(result, effective, seconds),
+            mixed.plan_of(result),
+            mixed.coefficients_of(result),
+            mixed.sections_of(result),
+            f"{chains} chains of {draws:,} draws",
+        )
+    return _Account(
+        words.figures(result, effective, diagnosis.accuracy, seconds),
+        words.plan_in_words(result, words.measured(result)),
+        pictures.of_coefficients(result),
+        pictures.of_run(result, diagnosis),
+        words.how_run(result),
+    )
+
+
+def _about(result: AnyResult) -> dict[str, str]:
     parameters = few(list(result.posterior.labels), 8)
     return {"rows": f"{result.plan.num_data:,}", "parameters": parameters}

@@ -145,13 +145,20 @@ def learned(learning: Learning, learnable: Learnable) -> pd.DataFrame:
     return pd.DataFrame(columns, index=list(learning.labels))
 
 
-def settings(result: Result, key: int | None) -> dict[str, str]:
-    """What the same draws need: the key, how it was run, and the versions."""
+def how_run(result: Result) -> str:
+    """The run's settings."""
     used = result.settings
+    return (
+        f"{used.chains} chains of {used.draws:,} draws, thin {used.thin:,}, warm-up "
+        f"{used.warmup:,}, {used.dtype}"
+    )
+
+
+def settings(run: str, key: int | None) -> dict[str, str]:
+    """What the same draws need: the key, how it was run, and the versions."""
     return {
         **({} if key is None else {"key": str(key)}),
-        "run": f"{used.chains} chains of {used.draws:,} draws, thin {used.thin:,}, warm-up "
-        f"{used.warmup:,}, {used.dtype}",
+        "run": run,
         "versions": ", ".join(
             [
                 f"ornstein {__version__}",

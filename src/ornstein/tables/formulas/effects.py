@@ -1,101 +1,165 @@
-"""Random effects as columns: one indicator a level, times the slope's value."""
+"""Random effects of a table: every row's level, and the columns whose coefficients vary."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from ornstein._base.checks import shown
-from ornstein._base.errors import InputError
+from ornstein.models.hyper_priors import HalfStudentT
+from ornstein.models.random_effects.builder import WIDE
+from ornstein.models.random_effects.covariances import Covariance
+from ornstein.models.random_effects.groupings import INTERCEPT, Grouping
 from ornstein.storage import codec
 from ornstein.tables import columns
+from ornstein.tables.formulas.design import Design, plan_design
 from ornstein.tables.formulas.expressions import Expression, Floats, refuse
 from ornstein.tables.formulas.parsing import RandomTerm
 
-MOST_COLUMNS = 1000
+Codes = npt.NDArray[np.int64]
 
 
 @codec.register
 @dataclass(frozen=True)
-class RandomEffects:
-    """A bar's effects, the levels of its groups, and what divides each effect's values.
+class Bar:
+    """What stands before a bar, as columns, and what each of these is divided by.
 
-    A slope's values are divided by their standard deviation, an intercept's by 1.
+    An intercept, named ``1``, is divided by 1; other columns by their standard deviation.
     """
 
-    term: RandomTerm
-    levels: tuple[str, ...]
+    design: Design
+    columns: tuple[str, ...]
     scales: tuple[float, ...]
+    correlated: bool
+
+    def values(self, table: pa.Table) -> Floats:
+        """The columns of every row, (rows, q)."""
+        return self.design.matrix(table)[0]
 
     @property
-    def labels(self) -> tuple[str, ...]:
-        """Names of its effects, such as ``1|g``."""
-        return tuple(f"{effect}|{self.term.name}" for effect in self.term.effects)
+    def blocks(self) -> tuple[int, ...]:
+        """How many effects share a covariance, in turn."""
+        count = len(self.columns)
+        return (count,) if self.correlated else (1,) * count
+
+
+@codec.register
+@dataclass(frozen=True)
+class GroupEffects:
+    """All bars of a group, and its levels."""
+
+    groups: tuple[str, ...]
+    levels: tuple[str, ...]
+    bars: tuple[Bar, ...]
 
     @property
-    def features(self) -> tuple[str, ...]:
-        """Names of its columns."""
-        return tuple(f"{label}[{level}]" for label in self.labels for level in self.levels)
+    def name(self) -> str:
+        """Such as ``g``, or ``g:h`` where levels are combinations."""
+        return ":".join(self.groups)
 
-    def codes(self, table: pa.Table) -> npt.NDArray[np.intp]:
-        """Which level every row has; -1 where it was not learned."""
-        found = group_labels(self.term, table)
-        place = {level: code for code, level in enumerate(self.levels)}
-        levels, inverse = np.unique(found, return_inverse=True)
-        return np.array([place.get(level, -1) for level in levels.tolist()], np.intp)[inverse]
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the effects of a level."""
+        return tuple(name for bar in self.bars for name in bar.columns)
 
-    def values(self, table: pa.Table, formula: str) -> Floats:
-        """Of every effect and row, as they were scaled: (effects, rows)."""
-        return effect_values(self.term, table, formula) / np.array(self.scales)[:, None]
+    @property
+    def scales(self) -> Floats:
+        """What every column is divided by."""
+        return np.array([scale for bar in self.bars for scale in bar.scales])
 
-    def matrix(self, table: pa.Table, formula: str) -> Floats:
-        """Its columns, zero for levels that were not learned."""
-        hot = (self.codes(table)[:, None] == np.arange(len(self.levels))).astype(float)
-        return np.hstack([hot * value[:, None] for value in self.values(table, formula)])
+    @property
+    def grouping(self) -> Grouping:
+        """As the model knows it, in standardised units."""
+        blocks = [size for bar in self.bars for size in bar.blocks]
+        prior = HalfStudentT(3.0, WIDE)
+        covariances = tuple(Covariance((prior,) * size) for size in blocks)
+        return Grouping(self.name, len(self.levels), self.columns, covariances)
 
+    @property
+    def column_names(self) -> tuple[str, ...]:
+        """The table's columns that they need."""
+        own = [one.name for bar in self.bars for one in bar.design.columns]
+        return (*self.groups, *own)
 
-def learn_effects(term: RandomTerm, table: pa.Table, formula: str) -> RandomEffects:
-    """Levels and scales of a bar; refused where it cannot be sampled."""
-    if term.correlated:
-        slopes = " + ".join(term.effects)
-        raise refuse(
-            formula,
-            term.text,
-            f"{shown(term.text)} asks for correlated effects, which cannot be sampled yet. Make "
-            f"them independent: ({slopes} || {term.name}).",
-        )
-    levels = tuple(np.unique(group_labels(term, table)).tolist())
-    if len(levels) < 2:
-        raise refuse(formula, term.text, f"{shown(term.name)} has one level only.")
-    raw = effect_values(term, table, formula)
-    spread = [float(np.std(value)) for value in raw]
-    for effect, scale in zip(term.effects, spread, strict=True):
-        if effect != "1" and not scale > 0:
-            raise refuse(formula, term.text, f"the slope {shown(effect)} does not vary.")
-    pairs = zip(term.effects, spread, strict=True)
-    scales = tuple(1.0 if effect == "1" else scale for effect, scale in pairs)
-    return RandomEffects(term, levels, scales)
+    @property
+    def text_columns(self) -> tuple[str, ...]:
+        """Columns with labels, to be read as text."""
+        own = [one for bar in self.bars for one in bar.design.columns]
+        return tuple(one.name for one in own if one.levels is not None)
 
+    def design(self, table: pa.Table) -> Floats:
+        """The effects' columns of every row, (rows, q), in the table's units."""
+        return np.hstack([bar.values(table) for bar in self.bars])
 
-def group_labels(term: RandomTerm, table: pa.Table) -> npt.NDArray[np.str_]:
-    """The level of every row, those of several columns joined by a colon."""
-    parts = []
-    for name in term.groups:
-        found = columns.labels(name, table[name])
-        parts.append(np.array(found.levels, dtype=object)[found.codes])
-    joined = [":".join(row) for row in zip(*parts, strict=True)]
-    return np.array(joined, dtype=np.str_)
+    def labels(self, table: pa.Table) -> npt.NDArray[Any]:
+        """The level of every row, learned or not."""
+        found, codes = row_levels(self.groups, table)
+        return np.array(found, dtype=np.str_)[codes]
 
 
-def effect_values(term: RandomTerm, table: pa.Table, formula: str) -> Floats:
-    """Of every effect and row: 1, or the slope's value."""
-    return np.stack(
-        [
-            np.ones(table.num_rows) if effect == "1" else numeric(effect, table, formula)
-            for effect in term.effects
-        ]
-    )
+class Levels(NamedTuple):
+    """Distinct levels, and the number of every row's."""
+
+    names: tuple[str, ...]
+    codes: Codes
+
+
+def row_levels(groups: tuple[str, ...], table: pa.Table) -> Levels:
+    """Levels of the rows of a table; those of several columns are joined by a colon."""
+    names: tuple[str, ...] = ("",)
+    codes: Codes = np.zeros(table.num_rows, np.int64)
+    for number, group in enumerate(groups):
+        found = columns.labels(group, table[group])
+        both = codes * len(found.levels) + np.asarray(found.codes, np.int64)
+        distinct, codes = np.unique(both, return_inverse=True)
+        pairs = (divmod(int(one), len(found.levels)) for one in distinct)
+        joined = ":" if number else ""
+        names = tuple(f"{names[a]}{joined}{found.levels[b]}" for a, b in pairs)
+    return Levels(names, codes)
+
+
+def learn_effects(
+    terms: Iterable[RandomTerm], table: pa.Table, formula: str
+) -> tuple[GroupEffects, ...]:
+    """Groups, their levels and columns; bars of one group are joined."""
+    found: dict[tuple[str, ...], GroupEffects] = {}
+    for term in terms:
+        bar = _learn_bar(term, table, formula)
+        before = found.get(term.groups)
+        if before is None:
+            levels = row_levels(term.groups, table).names
+            if len(levels) < 2:
+                raise refuse(
+                    formula,
+                    term.text,
+                    f"{shown(term.name)} has one level only, {shown(levels[0])}: its effect cannot "
+                    "be told from the intercept. Leave this bar out.",
+                )
+            found[term.groups] = GroupEffects(term.groups, levels, (bar,))
+        else:
+            found[term.groups] = GroupEffects(term.groups, before.levels, (*before.bars, bar))
+    return tuple(found.values())
+
+
+def plan_bar(term: RandomTerm, table: pa.Table, formula: str) -> Design:
+    """What stands before a bar, checked against a table."""
+    return plan_design(" + ".join(["1" if term.intercept else "0", *term.slopes]), formula, table)
+
+
+def _learn_bar(term: RandomTerm, table: pa.Table, formula: str) -> Bar:
+    design = plan_bar(term, table, formula).learned(table)
+    values, names = design.matrix(table)
+    own = tuple(INTERCEPT if name == "Intercept" else name for name in names)
+    spread = values.std(axis=0)
+    for name, scale in zip(own, spread.tolist(), strict=True):
+        if name != INTERCEPT and not scale > 0:
+            raise refuse(formula, term.text, f"the slope {shown(name)} does not vary.")
+    pairs = zip(own, spread.tolist(), strict=True)
+    scales = tuple(1.0 if name == INTERCEPT else scale for name, scale in pairs)
+    return Bar(design, own, scales, term.correlated and len(own) > 1)
 
 
 def numeric(text: str, table: pa.Table, formula: str) -> Floats:
@@ -109,14 +173,3 @@ def numeric(text: str, table: pa.Table, formula: str) -> Floats:
     if not numbers:
         return np.full(table.num_rows, expression.value({})[0])
     return expression.value(numbers)
-
-
-def refuse_many(effects: tuple[RandomEffects, ...]) -> None:
-    """Raise if there are more columns than can be sampled by this route."""
-    count = sum(len(one.features) for one in effects)
-    if count > MOST_COLUMNS:
-        names = ", ".join(f"{one.term.name} ({len(one.levels):,})" for one in effects)
-        raise InputError(
-            f"The random effects have {count:,} coefficients, of levels {names}; at most "
-            f"{MOST_COLUMNS:,} can be sampled. Leave out a bar, or group rare levels."
-        )

@@ -18,7 +18,7 @@ from ornstein.tables.arrow import arrow_table
 from ornstein.tables.columns import Floats, complete_rows, is_numeric
 from ornstein.tables.encoding import Target, Units, refuse_missing
 from ornstein.tables.formulas.design import Design
-from ornstein.tables.formulas.effects import RandomEffects, group_labels, numeric
+from ornstein.tables.formulas.effects import GroupEffects, numeric
 from ornstein.tables.formulas.expressions import Expression, refuse
 from ornstein.tables.formulas.parsing import ParsedFormula
 
@@ -38,7 +38,7 @@ class FormulaEncoding:
     model: str
     missing: str
     design: Design
-    random: tuple[RandomEffects, ...]
+    random: tuple[GroupEffects, ...]
     target: Target
     intercept: bool
     fixed_features: tuple[str, ...]
@@ -53,31 +53,13 @@ class FormulaEncoding:
     @property
     def features(self) -> tuple[str, ...]:
         """Names of the columns of ``X``, printable and no two alike."""
-        names = [*self.fixed_features, *(name for one in self.random for name in one.features)]
-        return checks.column_names(names, len(names)) or ()
+        return checks.column_names(list(self.fixed_features), len(self.fixed_features)) or ()
 
     @property
     def units(self) -> Units:
         """How the columns of ``X`` and the target are standardised."""
-        scales = [
-            scale for one in self.random for scale in one.scales for _ in range(len(one.levels))
-        ]
-        centre = np.array([*self.centre, *[0.0] * len(scales)])
-        scale = np.array([*self.scale, *scales])
+        centre, scale = np.array(self.centre, float), np.array(self.scale, float)
         return Units(centre, scale, self.target.centre, self.target.scale)
-
-    @property
-    def groups(self) -> list[str | None]:
-        """Of every column of ``X`` the effect whose standard deviation it shares."""
-        fixed: list[str | None] = [None] * len(self.fixed_features)
-        return fixed + [
-            label for one in self.random for label in one.labels for _ in range(len(one.levels))
-        ]
-
-    @property
-    def effects(self) -> tuple[str, ...]:
-        """Names of random effects, each with a standard deviation."""
-        return tuple(label for one in self.random for label in one.labels)
 
     @property
     def interactions(self) -> tuple[tuple[str, str], ...]:
@@ -87,14 +69,16 @@ class FormulaEncoding:
     @property
     def text_columns(self) -> tuple[str, ...]:
         """Columns with labels, to be read as text."""
-        return tuple(one.name for one in self.design.columns if one.levels is not None)
+        names = [one.name for one in self.design.columns if one.levels is not None]
+        names += [name for one in self.random for name in one.text_columns]
+        return tuple(dict.fromkeys(names))
 
     @property
     def column_names(self) -> tuple[str, ...]:
         """The table's columns that predictions need."""
         names = [one.name for one in self.design.columns]
-        names += [group for one in self.random for group in one.term.groups]
-        for text in self._numeric_texts():
+        names += [name for one in self.random for name in one.column_names]
+        for text in self.formula.offsets:
             names += Expression(text, self.formula.text, _Anything()).used
         return tuple(dict.fromkeys(names))
 
@@ -112,16 +96,11 @@ class FormulaEncoding:
         """Rows as predictions take them: columns, offsets and trials."""
         return self.rows_of_one_trial(frame)._replace(trials=self._trials(frame))
 
-    def rows_of_one_trial(self, frame: Any, typical: bool = False) -> NewRows:
-        """The same without the trials of a binomial target, whose columns are then not needed.
-
-        ``typical`` rows have no random effects.
-        """
+    def rows_of_one_trial(self, frame: Any) -> NewRows:
+        """The same without the trials of a binomial target, whose columns are then not needed."""
         table = arrow_table(frame, self.column_names)
         refuse_missing(table)
         offset, X = self.offset(table), self.matrix(table)
-        if typical:
-            X[:, len(self.fixed_features) :] = 0.0
         return NewRows(X, None if offset is None else offset / self.target.scale)
 
     def encode(self, frame: Any) -> Vector:
@@ -137,31 +116,6 @@ class FormulaEncoding:
     def complete(self, frame: Any) -> npt.NDArray[np.bool_]:
         """Which rows of a table can be encoded."""
         return complete_rows(arrow_table(frame, self.column_names))
-
-    def own_spreads(self, spreads: Vector) -> Vector:
-        """Standard deviations of random effects in the table's units, (..., effects)."""
-        scales = np.array([scale for one in self.random for scale in one.scales])
-        return np.asarray(spreads * self.target.scale / scales)
-
-    def unseen(self, frame: Any, spreads: Vector, seed: int = 0) -> Vector | None:
-        """What effects of levels that were not learned add to predictors, drawn: (draws, rows).
-
-        None where every level is known.
-        """
-        table, rng, first = arrow_table(frame, self.column_names), np.random.default_rng(seed), 0
-        total: Vector | None = None
-        for one in self.random:
-            new, names = one.codes(table) < 0, group_labels(one.term, table)
-            if new.any():
-                _, place = np.unique(names[new], return_inverse=True)
-                values = one.values(table, self.formula.text)[:, new]
-                total = np.zeros((len(spreads), table.num_rows)) if total is None else total
-                for number, value in enumerate(values):
-                    noise = rng.standard_normal((len(spreads), place.max() + 1))
-                    effect = spreads[:, first + number, None] * noise
-                    total[:, new] += effect[:, place] * value
-            first += len(one.labels)
-        return total
 
     def to_json(self) -> str:
         """As JSON, in ASCII."""
@@ -179,18 +133,13 @@ class FormulaEncoding:
         values, names = self.design.matrix(table)
         kept = [place for place, name in enumerate(names) if name != "Intercept"]
         fixed = (values[:, kept] - np.array(self.centre)) / np.array(self.scale)
-        text = self.formula.text
-        return np.hstack([fixed, *(one.matrix(table, text) for one in self.random)])
+        return np.asarray(fixed)
 
     def _trials(self, frame: Any) -> Floats | None:
         if self.model != "binomial":
             return None
         table = arrow_table(frame, self.target_names)
         return target_values(self.formula, table, self.target)[1]
-
-    def _numeric_texts(self) -> list[str]:
-        slopes = [e for one in self.random for e in one.term.slopes]
-        return [*self.formula.offsets, *slopes]
 
 
 class _Anything(list[str]):

@@ -11,15 +11,17 @@ import pyarrow as pa
 from ornstein._base.checks import choice, few, names_of, shown
 from ornstein._base.errors import InputError
 from ornstein.models.families import FAMILIES, TargetColumn, family_name
+from ornstein.models.random_effects.builder import refuse_several
+from ornstein.models.random_effects.posterior import GroupRows
 from ornstein.tables import columns
 from ornstein.tables.arrow import arrow_table
 from ornstein.tables.columns import Floats, complete_rows, listing, missing_counts
 from ornstein.tables.encoding import Target
 from ornstein.tables.formulas.design import plan_design
-from ornstein.tables.formulas.effects import learn_effects, refuse_many
+from ornstein.tables.formulas.effects import GroupEffects, learn_effects, plan_bar, row_levels
 from ornstein.tables.formulas.encoding import FormulaEncoding, target_values
 from ornstein.tables.formulas.expressions import Expression, refuse
-from ornstein.tables.formulas.parsing import ParsedFormula, RandomTerm, parse_formula
+from ornstein.tables.formulas.parsing import ParsedFormula, parse_formula
 from ornstein.tables.learning import guess_family
 
 _DOT = re.compile(r"(?<![\w.`])\.(?![\w.`])")
@@ -32,6 +34,7 @@ class FormulaTable(NamedTuple):
     """A table by a formula: its encoding, and the rows in use.
 
     ``y`` is the target as the model's rows take it; binomial rows have weights, their trials.
+    ``groups`` are those of random effects.
     """
 
     encoding: FormulaEncoding
@@ -40,6 +43,21 @@ class FormulaTable(NamedTuple):
     notes: tuple[str, ...]
     offset: Floats | None
     weights: Floats | None
+    groups: tuple[GroupRows, ...] = ()
+
+
+def group_rows(effects: GroupEffects, table: pa.Table) -> GroupRows:
+    """Levels and standardised columns of the rows in use."""
+    grouping = effects.grouping
+    return GroupRows(
+        effects.name,
+        np.array(effects.levels),
+        row_levels(effects.groups, table).codes.astype(np.int32),
+        effects.columns,
+        None if grouping.plain else effects.design(table) / effects.scales,
+        tuple(cov.size for cov in grouping.covariances),
+        tuple(prior for cov in grouping.covariances for prior in cov.priors),
+    )
 
 
 def learn_formula(
@@ -97,8 +115,9 @@ def learn_formula(
             f"formula: {names_of(constant)} has one value throughout, as the intercept has; leave "
             "it out."
         )
-    random = tuple(learn_effects(term, table, parsed.text) for term in parsed.random)
-    refuse_many(random)
+    random = learn_effects(parsed.random, table, parsed.text)
+    if random:
+        refuse_several(FAMILIES[model](), model)
     if not kept and not random:
         raise refuse(parsed.text, parsed.fixed, "there is nothing to predict from.")
     encoding = FormulaEncoding(
@@ -112,7 +131,8 @@ def learn_formula(
     rows = encoding.matrix(table)
     notes = [*guess, *notes, *FAMILIES[model].note_on(target.classes or ())]
     notes += _dependent(rows[:, : len(kept)], kept)
-    return FormulaTable(encoding, rows, y, tuple(notes), encoding.offset(table), trials)
+    groups = tuple(group_rows(one, table) for one in random)
+    return FormulaTable(encoding, rows, y, tuple(notes), encoding.offset(table), trials, groups)
 
 
 def _without_dot(formula: str, names: list[str]) -> str:
@@ -133,18 +153,16 @@ def _without_dot(formula: str, names: list[str]) -> str:
 def _used(parsed: ParsedFormula, names: list[str]) -> list[str]:
     """All columns that a formula names; raises for others, and for what is not allowed in it."""
     found: list[str] = []
-    for text in (*parsed.response, *parsed.offsets, *_slopes(parsed.random)):
+    for text in (*parsed.response, *parsed.offsets):
         found += Expression(text, parsed.text, names).used
     for term in parsed.random:
         for group in term.groups:
             found += Expression(f"`{group}`", parsed.text, names).used
     probe = pa.table({name: pa.array([0.0, 1.0]) for name in names})
-    found += [one.name for one in plan_design(parsed.fixed, parsed.text, probe).columns]
+    designs = [plan_design(parsed.fixed, parsed.text, probe)]
+    designs += [plan_bar(term, probe, parsed.text) for term in parsed.random]
+    found += [one.name for design in designs for one in design.columns]
     return list(dict.fromkeys(found))
-
-
-def _slopes(random: tuple[RandomTerm, ...]) -> list[str]:
-    return [slope for term in random for slope in term.slopes]
 
 
 def _complete(table: pa.Table, missing: str) -> tuple[pa.Table, list[str]]:

@@ -134,9 +134,8 @@ def _random(text: str, piece: str, bar: str) -> list[RandomTerm]:
             slopes.append(effect)
     if not intercept and not slopes:
         raise refuse(text, piece, f"{shown(piece)} has no effects.")
-    many = intercept + len(slopes) > 1
     return [
-        RandomTerm(piece, intercept, tuple(slopes), groups, not double and many)
+        RandomTerm(piece, intercept, tuple(slopes), groups, bool(slopes) and not double)
         for groups in _groupings(text, grouping)
     ]
 

@@ -1,0 +1,179 @@
+"""Can a mixed model's draws be trusted? Chains, acceptance, and Stein's identities (X12).
+
+Gradients with all rows judge coefficients and hyperparameters. Effects of the largest group follow
+these: parameters are the head and the hyperparameters, given the leaves' place in their own
+Gaussian, so that a wrong mean or spread of any shows there.
+"""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ornstein._base.errors import InputError
+from ornstein._base.precision import double_precision
+from ornstein._base.types import Array, Vector
+from ornstein.linalg import small
+from ornstein.models.random_effects.specification import Specification
+from ornstein.results.accuracy import Accuracy, judged
+from ornstein.results.arviz import ess, rhat
+from ornstein.results.diagnosis import STATIONARITY, Check, Diagnosis
+from ornstein.results.mixed import MixedResult
+from ornstein.sampling.mixed import gaussian
+from ornstein.sampling.mixed.coordinates import Around, Coordinates
+from ornstein.sampling.mixed.passes import Chunks
+
+_WORK = 1e9  # rows times draws, and times columns
+_FEWEST, _MOST = 256, 1024  # draws at which gradients are taken
+_PER_PARAMETER = 4
+_LARGEST = 150  # parameters that are judged together
+_ENOUGH = 400  # effective draws
+_ACCEPTED = (0.4, 0.1)  # shares of steps
+
+
+def diagnose_mixed(result: MixedResult) -> Diagnosis:
+    """R-hat and effective draws of all coefficients and hyperparameters, and X12."""
+    checks = [_stationarity(result.flat), _effective(result.flat, result.names)]
+    if result.plan.steps != "minibatch":
+        checks.append(_acceptance(result))
+    try:
+        return Diagnosis(tuple(checks), accuracy=_accuracy(result))
+    except InputError as error:
+        return Diagnosis(tuple(checks), unmeasured=str(error).rstrip("."))
+
+
+def _verdict(number: float, good: float, bad: float) -> str:
+    """Of a number that should be small; NaN fails."""
+    return "ok" if number <= good else "warn" if number <= bad else "fail"
+
+
+def _stationarity(draws: Vector) -> Check:
+    number = float(np.max(rhat(draws))) if draws.shape[1] >= 8 else float("nan")
+    return Check(
+        STATIONARITY,
+        "chains have forgotten their start",
+        number,
+        "largest R-hat of coefficients, standard deviations and correlations",
+        _verdict(number, 1.01, 1.05),
+        "make more draws (--draws)",
+    )
+
+
+def _effective(draws: Vector, names: list[str]) -> Check:
+    found = ess(draws)
+    worst = int(np.nanargmin(found)) if np.isfinite(found).any() else 0
+    number = float(found[worst])
+    return Check(
+        "effective",
+        "draws are enough",
+        number,
+        f"effective draws of {names[worst]}, which has the fewest",
+        _verdict(-number, -_ENOUGH, -_ENOUGH / 4),
+        "make more draws (--draws)",
+    )
+
+
+def _acceptance(result: MixedResult) -> Check:
+    number = float(np.min(result.rates))
+    return Check(
+        "acceptance",
+        "steps are accepted",
+        number,
+        "least share of accepted steps, of groups, coefficients and hyperparameters",
+        _verdict(-number, -_ACCEPTED[0], -_ACCEPTED[1]),
+        "standardise the columns, or use a stronger prior of the standard deviations",
+    )
+
+
+def _accuracy(result: MixedResult) -> Accuracy:
+    """Errors of head and hyperparameters; of a Gaussian model of hyperparameters alone.
+
+    Its other parameters are exact draws given these.
+    """
+    post = result.posterior
+    spec, exact = post.specification, result.plan.steps == "gaussian"
+    dim = spec.count + (0 if exact else spec.head)
+    if dim > _LARGEST:
+        raise InputError(
+            f"{dim:,} coefficients, effects of smaller groups and hyperparameters are too many to "
+            "be judged together; see R-hat and effective draws"
+        )
+    lam = result.lam.reshape(-1, spec.count).astype(float)
+    phi = result.phi.reshape(-1, spec.head).astype(float)
+    b = result.b.reshape(len(lam), *result.b.shape[2:])
+    needed = max(_FEWEST, _PER_PARAMETER * dim)
+    each = spec.leaf.levels * spec.head if exact else post.num_data * (spec.fixed + 8)
+    count = int(min(len(lam), _MOST, max(needed, _WORK // each)))
+    if count < needed:
+        raise InputError(f"at least {needed} draws are needed to judge {dim} parameters")
+    if count * each > 8 * _WORK:
+        raise InputError(
+            f"gradients with all {post.num_data:,} rows at {count} draws would take too long; see "
+            "R-hat and effective draws"
+        )
+    at = np.linspace(0, len(lam) - 1, count).astype(int)
+    with double_precision():
+        around = jax.tree.map(jnp.asarray, Around.of(post, result.anchor, "float64"))
+        if exact:
+            gradients = np.asarray(_of_marginal(spec, around, jnp.asarray(lam[at])))
+        else:
+            rows = jax.tree.map(jnp.asarray, Chunks.of(post, "float64"))
+            parts = (jnp.asarray(part[at].astype(float)) for part in (phi, b, lam))
+            gradients = np.asarray(_of_joint(spec, around, rows, *parts))
+    labels = post.hyper_labels
+    if exact:
+        return judged(lam, at, gradients, tuple(_real_line(labels, spec)), post.num_data)
+    head = [*post.fixed_labels, *_others(result)]
+    flat = np.concatenate([phi, lam], axis=1)
+    names = (*head, *_real_line(labels, spec))
+    return judged(flat, at, gradients, tuple(names), post.num_data)
+
+
+def _real_line(labels: list[str], spec: Specification) -> list[str]:
+    """Names of hyperparameters; an intercept that stands for the first cutpoint is not one."""
+    pinned = sum(one.pinned for one in spec.auxiliary)
+    scales = labels[: spec.scales]
+    return [*scales, *labels[spec.scales + pinned :]]
+
+
+def _others(result: MixedResult) -> list[str]:
+    post = result.posterior
+    own = zip(post.specification.others, post.levels[1:], strict=True)
+    return [label for grouping, levels in own for label in grouping.effect_labels(levels.tolist())]
+
+
+@partial(jax.jit, static_argnums=(0,))
+def _of_marginal(spec: Specification, around: Around, lams: Array) -> Array:
+    def energy(lam: Array) -> Array:
+        return -gaussian.marginal(spec, around, lam)[0]
+
+    found: Array = jax.lax.map(jax.grad(energy), lams)
+    return found
+
+
+@partial(jax.jit, static_argnums=(0,))
+def _of_joint(
+    spec: Specification, around: Around, rows: Chunks, phis: Array, bs: Array, lams: Array
+) -> Array:
+    """Of ``-log p`` by head and hyperparameters, the leaves following them."""
+
+    def one(draw: tuple[Array, Array, Array]) -> Array:
+        phi, b, lam = draw
+        here = Coordinates.given(spec, around, lam)
+        lower = small.lower_inverse(here.root.blocks)
+        z = jnp.einsum("jig,jg->ig", lower, b - here.leaf_mean(phi))
+
+        def energy(phi: Array, lam: Array) -> Array:
+            there = Coordinates.given(spec, around, lam)
+            follow = there.leaf_mean(phi) + jnp.einsum("jig,jg->ig", there.root.blocks, z)
+            eta = rows.predictor(spec, phi, follow)
+            found = spec.power(lam) * rows.losses(spec, eta, lam).sum() - spec.log_hyper(lam)
+            found = found + spec.head_energy(lam, phi, around.prior)
+            found = found + spec.leaf_energy(lam, follow).sum()
+            return found - there.root.log_volumes[1].sum()
+
+        return jnp.concatenate(jax.grad(energy, argnums=(0, 1))(phi, lam))
+
+    found: Array = jax.lax.map(one, (phis, bs, lams))
+    return found
