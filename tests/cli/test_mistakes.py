@@ -31,6 +31,8 @@ def table(tmp_path: Path) -> Path:
         ("numbers (model='linear', --model linear)", "numbers (--model linear)"),
         ("leave out a column with drop (--drop).", "leave out a column with --drop."),
         ("The table has no column 'method'.", "The table has no column 'method'."),
+        ("hyper='draw' draws it, and prior_precision gives it.", "and --prior-precision gives"),
+        ("The column 'batch_size' is text.", "The column 'batch_size' is text."),
         ("key must be a whole number", "--seed must be a whole number"),
     ],
 )

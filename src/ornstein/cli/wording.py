@@ -38,7 +38,8 @@ def in_options(message: str) -> str:
     message = re.sub(rf"\((?:{names})=(?:{_VALUE}), (--[^()]*)\)", r"(\1)", message)
     given = rf"(?<!['\"\w-])({names})=({_VALUE})"
     message = re.sub(given, partial(_written, options), message)
-    stated = rf"(?<!['\"\w-])({names})(?= must\b)"
+    plain = "|".join(name for name in options if "_" in name)  # no words of English
+    stated = rf"(?<!['\"\w-])((?:{names})(?= must\b)|(?:{plain})(?![\w'\"=]))"
     return re.sub(stated, lambda found: options[found[1]], message)
 
 
