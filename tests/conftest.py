@@ -30,14 +30,6 @@ def _strict_dtypes() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(autouse=True)
-def _without_pilots(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Plans are not piloted, which would double the suite's time, but by tests that say so."""
-    if request.node.get_closest_marker("pilot") is None:
-        why = "left out of this test"
-        monkeypatch.setattr("ornstein.api.pilots._unmeasurable", lambda *_: why)
-
-
 @pytest.fixture(scope="session")
 def dataset() -> Callable[[str], Dataset]:
     """Load a real data set, or skip with a reason; fail where the data is required."""

@@ -108,6 +108,7 @@ def test_every_family_agrees_with_NUTS(family: str) -> None:
             assert abs(gap) < (0.15 + 2 * chance) * sd, (name, level)
 
 
+@pytest.mark.slow
 def test_classes_in_an_order_have_cutpoints_and_no_intercept() -> None:
     given = simulated("ordinal")
     post = orn.models.mixed(family="ordinal", **given)

@@ -106,6 +106,7 @@ def test_X13_the_same_key_gives_the_same_draws_and_checkpoints_resume(tmp_path: 
         orn.sample(linear(), **options, hyper_prior=orn.HalfNormal(), checkpoint=tmp_path / "run")
 
 
+@pytest.mark.slow
 def test_X13_hyperparameters_of_rows_and_of_the_prior_have_their_exact_posterior() -> None:
     """As the ready-made linear regression's, whose noise scale needs no rows."""
     post, prior = linear(), orn.HalfNormal(1.0)

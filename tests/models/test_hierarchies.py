@@ -110,6 +110,7 @@ def test_other_positive_sites_stay_parameters() -> None:
     assert orn.from_numpyro(centred, GROUP, Y, hierarchical=False).dim == 9
 
 
+@pytest.mark.slow
 def test_X13_scales_are_drawn_by_default() -> None:
     post = orn.from_numpyro(not_centred, GROUP, Y)
     result = orn.sample(post, draws=200)

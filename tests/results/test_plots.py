@@ -14,6 +14,7 @@ from ornstein.results.plots.agreement import along_modes
 from ornstein.results.plots.draws import _clearest
 from ornstein.results.plots.style import short
 from ornstein.results.report import words
+from ornstein.results.report.pictures import SOURCE
 from support.problems import as_generic, features, regression
 from support.sizes import set_limits
 
@@ -123,7 +124,7 @@ class TestEveryKindOfRun:
 
     @pytest.fixture(autouse=True)
     def _without_svg(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("ornstein.results.report.pictures.data_uri", lambda _: "data:,")
+        monkeypatch.setattr("ornstein.results.report.pictures.data_uri", lambda _: f"{SOURCE},")
 
     def test_laplace(self) -> None:
         page = report.render(orn.sample(regression(), method="laplace", draws=50))

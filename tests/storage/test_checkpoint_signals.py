@@ -24,6 +24,8 @@ from ornstein.tables.model import FILES
 from support import child_process
 from support.problems import regression
 
+WRITTEN = {*FILES} - {"plan.txt"}  # which is that of mixed models
+
 KILLED = Path(__file__).parents[1] / "support" / "killed_process.py"
 KEPT: dict[str, Any] = {"checkpoint_every": 0, "chunk": 1}
 
@@ -148,7 +150,7 @@ def test_ctrl_c_on_the_command_line(tmp_path: Path) -> None:
     assert "holds another command: key was 0, now 3" in str(other.exception)
     done = CliRunner().invoke(app, ["resume", f"{tmp_path}/kept", "-q"], catch_exceptions=False)
     assert done.exit_code == 0, done.stderr
-    assert sorted(path.name for path in (tmp_path / "houses").iterdir()) == sorted(FILES)
+    assert sorted(path.name for path in (tmp_path / "houses").iterdir()) == sorted(WRITTEN)
     learned = tables.learn(tables.read(tmp_path / "houses.csv"), "price")
     model = tables.fit_table(learned, draws=2000)
     kept_draws = arviz.from_netcdf(f"{tmp_path}/houses/draws.nc")["posterior"]["coef"].values
@@ -210,6 +212,6 @@ def test_a_fit_killed_at_any_moment_is_resumed(tmp_path: Path, moment: str) -> N
     command = [sys.executable, "-m", "ornstein", "resume", f"{tmp_path}/kept", "-q"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
-    expected = sorted(name for name in FILES if name != "predictions.csv")
+    expected = sorted(WRITTEN - {"predictions.csv"})
     assert sorted(path.name for path in (tmp_path / "run").iterdir()) == expected
     assert sorted(path.name for path in tmp_path.iterdir()) == ["kept", "run", "t.csv"]

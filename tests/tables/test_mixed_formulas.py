@@ -196,7 +196,10 @@ FAMILIES = [
 ]
 
 
-@pytest.mark.parametrize(("formula", "family"), FAMILIES)
+@pytest.mark.parametrize(
+    ("formula", "family"),
+    [FAMILIES[0], *(pytest.param(*other, marks=pytest.mark.slow) for other in FAMILIES[1:])],
+)
 def test_a_mixed_model_of_every_kind_is_kept_and_asked(
     formula: str, family: str | None, tmp_path: Path
 ) -> None:

@@ -256,8 +256,9 @@ def build(
     return post
 
 
-def _reported(family: Family, params: PyTree) -> PyTree:
+def _reported(family: Family, params: PyTree, hyper: PyTree = None) -> PyTree:
     """Parameters, the auxiliary ones in their own range."""
+    del hyper
     hidden = {one.name for one in family.auxiliary}
     shown = {name: leaf for name, leaf in params.items() if name not in hidden}
     return shown | {one.reported: one.range.compiled(params[one.name]) for one in family.auxiliary}
