@@ -1,6 +1,6 @@
 """Draws of a mixed model by names: coefficients, standard deviations, effects; and predictions."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,11 +20,12 @@ from ornstein.planning.mixed import MixedPlan
 from ornstein.results import arviz
 from ornstein.results.mixed_draws import (
     GroupDraws,
-    GroupOfRows,
     MixedDraws,
     RowEffects,
     factors,
 )
+from ornstein.results.mixed_files import variable
+from ornstein.results.mixed_rows import new_rows
 from ornstein.results.predictive import Prediction
 from ornstein.sampling.settings import Status
 from ornstein.storage.folders import Writer, write_folder
@@ -295,40 +296,12 @@ class MixedResult:
         The effects of levels that the data do not have are drawn from their distribution; rows of
         one such level share them. A group that is not given counts as new for every row.
         """
-        spec, draws = self.posterior.specification, self.own
-        table = self._new_table(X, groups)
-        unknown = set(groups) - {grouping.name for grouping in spec.groupings}
-        if unknown:
-            raise InputError(
-                f"groups has {checks.names_of(sorted(unknown))}, which the model has not."
-            )
-        rows = [
-            self._new_group(number, group, table, groups.get(group.name))
-            for number, group in enumerate(draws.groups)
-        ]
+        draws = self.own
+        table, rows = new_rows(self.posterior, draws, X, groups)
         known = None
         if offset is not None:
             known = np.asarray(inputs.target(offset, len(table)), float)
         return draws.fixed @ table.T + RowEffects(rows, known, seed)[..., slice(None)]
-
-    def _new_group(self, number: int, draws: GroupDraws, table: Vector, given: Any) -> GroupOfRows:
-        """New rows' levels and columns; all levels are new where none are given."""
-        columns = self.posterior.slope_columns
-        if columns is None:
-            raise InputError(
-                "this posterior is a formula's, whose terms make the columns of new rows: fit it "
-                "by tables.fit_table, whose model predicts."
-            )
-        design = _design(draws, columns[number], table)
-        if given is None:
-            return GroupOfRows(draws, np.full(len(table), -1), np.arange(len(table)), design)
-        labels = np.asarray(given)
-        if labels.shape != (len(table),):
-            raise InputError(
-                f"groups[{draws.name!r}] must have one label for each of {len(table)} "
-                f"rows, found shape {labels.shape}."
-            )
-        return GroupOfRows(draws, *draws.matched(labels), design)
 
     def predict(
         self,
@@ -359,82 +332,7 @@ class MixedResult:
         low, high = family.interval(eta, numbers, arviz.mass(interval), rng)
         return Prediction(means.mean(axis=0), means.std(axis=0), low, high)
 
-    def _new_table(self, X: Any, groups: Mapping[str, Any]) -> Vector:
-        post = self.posterior
-        columns = len(post.units.scale)
-        if X is None:
-            if columns:
-                raise InputError(f"X must have the model's {columns} columns, found None.")
-            if not groups:
-                raise InputError("groups must have the levels of the new rows, found none.")
-            table = np.zeros((len(np.asarray(next(iter(groups.values())))), 0))
-        else:
-            table = np.asarray(inputs.table(X)[0], float)
-        if table.shape[1] != columns:
-            raise InputError(f"X must have the model's {columns} columns, found {table.shape[1]}.")
-        if not post.intercept:
-            return table
-        return np.concatenate([table, np.ones((len(table), 1))], axis=1)
-
     def _grouping(self, group: str) -> tuple[int, Grouping]:
         names = [grouping.name for grouping in self.posterior.specification.groupings]
         number = names.index(checks.choice("group", group, names))
         return number, self.posterior.specification.groupings[number]
-
-
-def _design(draws: GroupDraws, columns: tuple[int, ...], table: Vector) -> Vector:
-    """Columns of the effects, (rows, q)."""
-    own = table[:, list(columns)]
-    if len(draws.columns) == len(columns):
-        return own
-    return np.concatenate([np.ones((len(table), 1)), own], axis=1)
-
-
-def variable(name: str) -> str:
-    """A name as NetCDF takes it, which a slash would split."""
-    return name.replace("/", "|")
-
-
-def read_mixed(
-    path: Path,
-    columns: int,
-    intercept: bool,
-    groupings: Mapping[Grouping, npt.NDArray[Any]],
-    auxiliary: Sequence[str],
-    scaled: bool,
-) -> MixedDraws:
-    """Draws that :meth:`MixedResult.save` wrote, of a model with these parts."""
-    import xarray
-
-    with xarray.open_datatree(path, engine="h5netcdf") as tree:
-        drawn = {str(name): np.asarray(leaf.values) for name, leaf in tree["posterior"].items()}
-        own = {name: np.asarray(tree["unconstrained_posterior"][name].values) for name in auxiliary}
-    first = next(iter(drawn.values()))
-    count = first.shape[0] * first.shape[1]
-
-    def flat(values: Vector) -> Vector:
-        return values.reshape(count, *values.shape[2:]).astype(float)
-
-    try:
-        fixed = [flat(drawn["coef"])] if columns else []
-        fixed += [flat(drawn["intercept"])[:, None]] if intercept else []
-        groups = []
-        for grouping, levels in groupings.items():
-            named = [flat(drawn[variable(name)]) for name in grouping.hyper_labels()]
-            sds, cors = np.stack(named[: grouping.width], 1), named[grouping.width :]
-            factor = factors(
-                sds,
-                np.stack(cors, axis=1) if cors else np.zeros((count, 0)),
-                [cov.size for cov in grouping.covariances],
-            )
-            effects = drawn[variable(f"b[{grouping.name}]")]
-            shape = count, grouping.width, grouping.levels
-            groups.append(
-                GroupDraws(grouping.name, levels, grouping.columns, effects.reshape(shape), factor)
-            )
-        noise = flat(drawn["sigma"]) if scaled and not auxiliary else 0.0
-    except (KeyError, ValueError) as error:
-        raise InputError(f"{path} is damaged: {error}. Fit again, and save.") from error
-    beside = {name: flat(values) for name, values in own.items()}
-    together = np.concatenate(fixed, axis=1) if fixed else np.zeros((count, 0))
-    return MixedDraws(together, tuple(groups), beside, noise)

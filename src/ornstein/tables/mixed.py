@@ -12,8 +12,9 @@ from ornstein._base.checks import shown
 from ornstein._base.errors import InputError
 from ornstein.api.mixed import sample_mixed
 from ornstein.models.priors import Priors
-from ornstein.results.mixed import MixedResult, read_mixed
+from ornstein.results.mixed import MixedResult
 from ornstein.results.mixed_draws import GroupDraws, GroupOfRows, MixedDraws, RowEffects
+from ornstein.results.mixed_files import read_mixed
 from ornstein.results.predictive import Coefficients, NewRows, evenly_spaced
 from ornstein.tables.arrow import arrow_table
 from ornstein.tables.fitting import Unknown
