@@ -17,6 +17,7 @@ from ornstein.cli.reading_options import (
     Thousands,
     learn_table,
     read_table,
+    reading,
 )
 from ornstein.cli.root import Quiet, app
 
@@ -57,17 +58,7 @@ def calibrate(
 
     if out is not None:
         refuse_picture("--out", out)
-    options = {
-        "target": target,
-        "model": model,
-        "missing": missing,
-        "drop": drop,
-        "keep": keep,
-        "categorical": categorical,
-        "parse_dates": parse_dates,
-        "decimal": decimal,
-        "thousands": thousands,
-    }
+    options = reading(locals())
     encoding, X, y, notes = learn_table(read_table(table, options), options)
     say = Console(stderr=True, quiet=quiet, highlight=False)
     for note in notes:

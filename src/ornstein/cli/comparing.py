@@ -29,6 +29,7 @@ from ornstein.cli.reading_options import (
     Thousands,
     learn_table,
     read_table,
+    reading,
 )
 from ornstein.cli.root import Quiet, app
 
@@ -84,17 +85,7 @@ def compare(
     if json_file is not None:
         refuse_file("--json", json_file)
     names = checked_request(methods or DEFAULT, reference)
-    options = {
-        "target": target,
-        "model": model,
-        "missing": missing,
-        "drop": drop,
-        "keep": keep,
-        "categorical": categorical,
-        "parse_dates": parse_dates,
-        "decimal": decimal,
-        "thousands": thousands,
-    }
+    options = reading(locals())
     encoded = learn_table(read_table(table, options), options)
     say = Console(stderr=True, quiet=quiet, highlight=False)
     bars = False if quiet else None

@@ -39,6 +39,7 @@ from ornstein.cli.reading_options import (
     Thousands,
     learn_table,
     read_table,
+    reading,
 )
 from ornstein.cli.root import Quiet, app, since_start
 
@@ -151,9 +152,7 @@ def fit(
 
     out = _named_after(table) if out is None else out
     options: dict[str, Any] = {
-        "target": target,
-        "formula": formula,
-        "model": model,
+        **reading(locals()),
         "method": method,
         "clusters": clusters,
         "batch_size": batch_size,
@@ -161,13 +160,6 @@ def fit(
         "prior_precision": prior_precision,
         "noise_scale": noise_scale,
         "hyper": hyper,
-        "missing": missing,
-        "drop": drop,
-        "keep": keep,
-        "categorical": categorical,
-        "parse_dates": parse_dates,
-        "decimal": decimal,
-        "thousands": thousands,
         "holdout": holdout,
         "folds": folds,
         "key": seed,

@@ -45,6 +45,11 @@ READING = ("target", "formula", "model", "missing", *WISHES, "decimal", "thousan
 """Options that say how a table is read, by name."""
 
 
+def reading(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Those among a command's arguments."""
+    return {name: given[name] for name in READING if name in given}
+
+
 def read_table(path: Path, options: Mapping[str, Any]) -> "pd.DataFrame":
     """The table, numbers written as the options say."""
     from ornstein import tables
