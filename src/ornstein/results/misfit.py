@@ -18,10 +18,11 @@ from ornstein.models.families.numeric import Counts
 from ornstein.models.hyper_targets import DrawnHyper
 from ornstein.models.posterior import Posterior
 from ornstein.planning.plans import Plan
+from ornstein.results.chance import exceeds
 from ornstein.results.fitted_rows import FittedRows, fitted_rows
 
 SIMULATIONS = 100
-_MARGIN = 0.4  # of the range of chance, by which chance must be exceeded
+_LEVEL = 0.01 / 5  # of false alarms, of each of five statistics that share one in a hundred
 _FARTHER = 1.25  # than the farthest of all simulated rows: an outlier
 _INFORMED = 0.5  # share of a coefficient's precision that the rows must give
 _FEWEST_VALUES = 5  # distinct ones of a column that may bend
@@ -147,17 +148,6 @@ class _Measure:
         return np.asarray(found[best, np.arange(found.shape[1])])
 
 
-def _exceeds(seen: Vector, chance: Vector) -> npt.NDArray[np.bool_]:
-    """Which entries of a statistic chance does not explain; all entries are judged together."""
-    if not seen.size:
-        return np.zeros(0, bool)
-    spread = np.maximum(chance.std(axis=0), 1e-9)
-    centre = np.median(chance, axis=0)
-    worst = np.abs((chance - centre) / spread).max(axis=1)
-    limit = worst.max() + _MARGIN * (worst.max() - np.median(worst))
-    return np.asarray(np.abs((seen - centre) / spread) > limit)
-
-
 def _outliers(rows: FittedRows, seen: _Statistics, chance: _Statistics) -> list[Finding]:
     """Rows farther off than any of all simulated ones, by a margin, and if others are not."""
     size, usual = np.abs(seen.scores), np.abs(chance.scores)
@@ -179,7 +169,7 @@ def _beyond_spread(seen: _Statistics, chance: _Statistics, measure: _Measure) ->
         measure.classes
         or heavy
         or away < _SPREADS[0]
-        or not _exceeds(seen.spread, chance.spread)[0]
+        or not exceeds(seen.spread, chance.spread, _LEVEL)[0]
     ):
         return []
     return [Finding(SPREAD, _graded(away, _SPREADS), factor)]
@@ -187,7 +177,7 @@ def _beyond_spread(seen: _Statistics, chance: _Statistics, measure: _Measure) ->
 
 def _zeros(seen: _Statistics, chance: _Statistics, measure: _Measure) -> list[Finding]:
     """Zeros that chance does not explain, nor counts that vary as much as these rows do."""
-    if not measure.counts or not _exceeds(seen.zeros, chance.zeros)[0]:
+    if not measure.counts or not exceeds(seen.zeros, chance.zeros, _LEVEL)[0]:
         return []
     expected = float(np.median(chance.zeros))
     if measure.rows.family.name == "poisson":
@@ -214,7 +204,7 @@ def _tails(seen: _Statistics, chance: _Statistics, measure: _Measure) -> list[Fi
     )
     off = inside - (0.5, 0.9)
     worst = int(np.argmax(np.abs(off)))
-    if abs(off[worst]) < _SHARE or not _exceeds(inside, usual).any():
+    if abs(off[worst]) < _SHARE or not exceeds(inside, usual, _LEVEL).any():
         return []
     return [Finding(TAILS, "warn", float(inside[worst]), (("50%", "90%")[worst],))]
 
@@ -223,7 +213,7 @@ def _bends(
     seen: _Statistics, chance: _Statistics, names: Sequence[str], rows: int
 ) -> list[Finding]:
     share = seen.bends**2 / rows  # of the remaining variance, that a square would explain
-    bad = np.flatnonzero(_exceeds(seen.bends, chance.bends) & (share > _BENDS[0]))
+    bad = np.flatnonzero(exceeds(seen.bends, chance.bends, _LEVEL) & (share > _BENDS[0]))
     if not bad.size:
         return []
     worst = bad[np.argsort(-share[bad])]
@@ -243,7 +233,7 @@ def _widths(
     if not own.size:
         return []
     log_factor = 0.5 * (own - np.median(usual, axis=0))
-    bad = np.flatnonzero(_exceeds(own, usual) & (np.abs(log_factor) > np.log(_WIDTHS[0])))
+    bad = np.flatnonzero(exceeds(own, usual, _LEVEL) & (np.abs(log_factor) > np.log(_WIDTHS[0])))
     if not bad.size:
         return []
     worst = bad[np.argsort(-np.abs(log_factor[bad]))]
