@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 from typer.testing import CliRunner
 
 import ornstein as orn
@@ -59,10 +60,19 @@ def verdict(seed: int, model: str, size: Size) -> str:
     return found.verdict
 
 
+def alarms(found: list[str]) -> int:
+    return sum(one in ("warn", "fail") for one in found)
+
+
+def most_alarms(runs: int) -> int:
+    """Of a rate of one in twenty, in 99 of 100 such tests: 31 of 400, 9 of 80."""
+    return int(stats.binom.ppf(0.99, runs, 0.05))
+
+
 @pytest.mark.parametrize("model", MODELS)
 def test_right_models_seldom_warn(model: str) -> None:
-    found = [verdict(seed, model, size) for size in SIZES[:2] for seed in range(3)]
-    assert sum(one in ("warn", "fail") for one in found) <= 1
+    found = [verdict(seed, model, SIZES[1]) for seed in range(20)]
+    assert alarms(found) <= most_alarms(len(found))
     assert "ok" in found
 
 
@@ -70,11 +80,14 @@ def test_right_models_seldom_warn(model: str) -> None:
 @pytest.mark.parametrize("size", [*SIZES, *LARGE])
 @pytest.mark.parametrize("model", MODELS)
 def test_at_most_one_right_model_in_twenty_warns(model: str, size: Size) -> None:
-    """Of forty, no more than what a rate of one in twenty makes in 99 of 100 trials."""
-    runs = 40 if size.rows < 10_000 else 10
+    """Of 400 runs, a rate of one in ten fails in 92 of 100 such tests, of one in seven in all.
+
+    Larger tables have fewer runs: of 80, a rate of one in five fails in 97 of 100; of 20, one in
+    two fails in 99.
+    """
+    runs = 400 if size.rows < 1_000 else 80 if size.rows < 10_000 else 20
     found = [verdict(seed, model, size) for seed in range(runs)]
-    most = {40: 6, 10: 3}[runs]
-    assert sum(one in ("warn", "fail") for one in found) <= most, found
+    assert alarms(found) <= most_alarms(runs), found
 
 
 QUICK: dict[str, Any] = {"method": "laplace", "hyper": "learn", "draws": 100}
@@ -96,47 +109,70 @@ def kinds(model: tables.TableModel) -> str:
     return " ".join(f"{one.sentence} -> {one.remedy}" for one in said(model).on_model)
 
 
-def columns(rows: int = 400) -> tuple[np.random.Generator, pd.DataFrame]:
+ROWS = 600
+
+
+def columns() -> tuple[np.random.Generator, pd.DataFrame]:
+    """Of one size, for which everything is compiled once."""
     rng = np.random.default_rng(0)
-    return rng, pd.DataFrame(rng.normal(size=(rows, 3)), columns=["age", "dose", "odd name"])
+    return rng, pd.DataFrame(rng.normal(size=(ROWS, 3)), columns=["age", "dose", "odd name"])
 
 
-def test_gross_outliers_are_named_and_student_t_explains_them() -> None:
+def outliers() -> pd.DataFrame:
     rng, frame = columns()
-    frame["y"] = 2 * frame["age"] + rng.normal(size=400)
+    frame["y"] = 2 * frame["age"] + rng.normal(size=ROWS)
     frame.loc[[11, 87, 300], "y"] += [500.0, -700.0, 600.0]
-    found = said(fit(frame, "linear"))
+    return frame
+
+
+def varying_counts() -> pd.DataFrame:
+    rng, frame = columns()
+    mean = np.exp(1 + 0.4 * frame["dose"])
+    frame["y"] = rng.poisson(mean * rng.gamma(0.35, size=ROWS) / 0.35)
+    return frame
+
+
+def many_zeros() -> pd.DataFrame:
+    rng, frame = columns()
+    counts = rng.poisson(np.exp(1.2 + 0.2 * frame["dose"]))
+    frame["y"] = counts * (rng.random(ROWS) < 0.85)
+    return frame
+
+
+def test_gross_outliers_are_named() -> None:
+    found = said(fit(outliers(), "linear"))
     assert found["model"].verdict == "fail"
     for row in ("12", "88", "301"):
         assert row in found.on_model[0].sentence
     assert "--family student_t" in found.on_model[0].remedy
-    explained = said(fit(frame, "student_t"))
-    assert explained["model"].verdict == "ok"
-    assert "pull little" in explained.allowed
-    assert said(fit(frame.drop(index=[11, 87, 300]), "linear"))["model"].verdict == "ok"
 
 
 def test_counts_that_vary_more_call_for_negative_binomial() -> None:
-    rng, frame = columns(600)
-    mean = np.exp(1 + 0.4 * frame["dose"])
-    frame["y"] = rng.poisson(mean * rng.gamma(0.35, size=600) / 0.35)
-    found = said(fit(frame, "poisson"))
+    found = said(fit(varying_counts(), "poisson"))
     assert found["model"].verdict == "fail"
     assert "--family negative_binomial" in found["model"].remedy
-    assert said(fit(frame, "negative_binomial"))["model"].verdict == "ok"
 
 
 def test_zeros_beyond_counts_call_for_zero_inflation() -> None:
-    rng, frame = columns(600)
-    counts = rng.poisson(np.exp(1.2 + 0.2 * frame["dose"]))
-    frame["y"] = counts * (rng.random(600) < 0.85)
-    assert "zero_inflated_poisson" in kinds(fit(frame, "poisson"))
-    assert said(fit(frame, "zero_inflated_poisson"))["model"].verdict == "ok"
+    assert "zero_inflated_poisson" in kinds(fit(many_zeros(), "poisson"))
 
 
-@pytest.mark.parametrize("family", ["linear", "poisson", "logistic"])
+@pytest.mark.slow
+def test_the_family_that_is_recommended_leaves_nothing_to_say() -> None:
+    """Families with parameters of their own take seconds to compile."""
+    explained = said(fit(outliers(), "student_t"))
+    assert explained["model"].verdict == "ok"
+    assert "pull little" in explained.allowed
+    assert said(fit(varying_counts(), "negative_binomial"))["model"].verdict == "ok"
+    assert said(fit(many_zeros(), "zero_inflated_poisson"))["model"].verdict == "ok"
+
+
+@pytest.mark.parametrize(
+    "family",
+    ["linear", *(pytest.param(name, marks=pytest.mark.slow) for name in ("poisson", "logistic"))],
+)
 def test_a_square_that_was_left_out_is_named(family: str) -> None:
-    rng, frame = columns(800)
+    rng, frame = columns()
     bend = 0.25 if family == "poisson" else 0.8
     eta = 0.3 * frame["age"] + bend * frame["dose"] ** 2 - 0.8
     frame["y"] = MODELS[family](rng, eta.to_numpy())
@@ -150,8 +186,8 @@ def test_a_square_that_was_left_out_is_named(family: str) -> None:
 
 def test_the_terminal_gives_the_whole_option(tmp_path: Path) -> None:
     """With the target's name, so that it can be copied; following it, nothing is left to say."""
-    rng, frame = columns(800)
-    frame["a price"] = frame["age"] + 0.8 * frame["dose"] ** 2 + rng.normal(size=800)
+    rng, frame = columns()
+    frame["a price"] = frame["age"] + 0.8 * frame["dose"] ** 2 + rng.normal(size=ROWS)
     frame.to_csv(tmp_path / "t.csv", index=False)
     words = ["fit", f"{tmp_path}/t.csv", "-o", f"{tmp_path}/run", "--overwrite", "--holdout", "0"]
     words += ["--method", "laplace", "--draws", "100"]
@@ -166,31 +202,33 @@ def test_the_terminal_gives_the_whole_option(tmp_path: Path) -> None:
 
 def test_a_level_that_separates_the_classes_is_named() -> None:
     rng, frame = columns()
-    frame["town"] = np.where(rng.random(400) < 0.3, "Bonn", "Ulm")
-    frame["y"] = np.where((frame["town"] == "Ulm") & (rng.random(400) < 0.4), "yes", "no")
+    frame = frame.drop(columns="odd name")
+    frame["town"] = np.where(rng.random(ROWS) < 0.3, "Bonn", "Ulm")
+    frame["y"] = np.where((frame["town"] == "Ulm") & (rng.random(ROWS) < 0.4), "yes", "no")
     found = said(fit(frame, "logistic"))
     assert found["model"].verdict == "warn"
     assert "'town=Ulm'" in found.on_model[0].sentence
+    assert "leave the column out (--drop 'town=Ulm')" in found["model"].remedy
     dropped = frame.drop(columns="town")
     assert said(fit(dropped, "logistic"))["model"].verdict == "ok"
 
 
 def test_noise_that_differs_between_rows_calls_for_the_sandwich() -> None:
     """Which is believed: its run does not recommend itself."""
-    rng, frame = columns(1000)
-    frame["y"] = frame["age"] + rng.normal(size=1000) * np.where(frame["age"].abs() > 1, 2.2, 0.6)
-    found = said(fit(frame, "linear"))
-    assert "--method sandwich" in kinds(fit(frame, "linear"))
-    assert "'age'" in found["model"].meaning
+    rng, frame = columns()
+    frame["y"] = frame["age"] + rng.normal(size=ROWS) * np.where(frame["age"].abs() > 1, 2.2, 0.6)
+    plain = fit(frame, "linear")
+    assert "--method sandwich" in kinds(plain)
+    assert "'age'" in said(plain)["model"].meaning
     robust = fit(frame, "linear", method="sandwich")
     assert "--method sandwich" not in kinds(robust)
-    wider = robust.summary()["sd"]["age"] / fit(frame, "linear").summary()["sd"]["age"]
+    wider = robust.summary()["sd"]["age"] / plain.summary()["sd"]["age"]
     assert wider > 1.25
 
 
 def test_a_given_noise_scale_that_does_not_suit_is_seen() -> None:
     rng, frame = columns()
-    frame["y"] = frame["age"] + rng.normal(size=400)
+    frame["y"] = frame["age"] + rng.normal(size=ROWS)
     found = said(fit(frame, "linear", noise_scale=0.3))
     assert found["model"].verdict == "fail"
     assert "leave it out" in found["model"].remedy
