@@ -335,6 +335,7 @@ def test_X13_predictions_have_the_noise_of_their_own_draw() -> None:
     assert np.isfinite(scores).all()
 
 
+@pytest.mark.slow
 def test_X13_estimators_and_tables_draw_and_keep_them(tmp_path: Path) -> None:
     rng = np.random.default_rng(3)
     X = rng.normal(size=(80, 3)) * [1, 10, 0.1]
