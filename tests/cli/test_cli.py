@@ -141,7 +141,7 @@ def test_demo(tmp_path: Path) -> None:
     assert saved == [f"{data}-{kind}.png" for data in ("cancer", "diabetes") for kind in kinds]
     page = (tmp_path / "report.html").read_text()
     assert "Hyperparameters" in page
-    assert "Gradient noise" in page
+    assert "Predicted and measured covariance" in page
 
 
 @pytest.mark.parametrize(

@@ -64,6 +64,13 @@ def test_draws_that_are_not_iterates_have_no_picture_of_noise() -> None:
     assert plots.gradient_noise(result, diagnosis) == ()
 
 
+def test_noise_that_second_order_takes_off_whole_has_no_picture() -> None:
+    result = orn.sample(regression(), draws=50)
+    assert result.plan.anchor is not None
+    assert result.plan.anchor.order == 2
+    assert plots.gradient_noise(result, result.diagnose()) == ()
+
+
 def test_spread_is_measured_over_predicted(plain: orn.Result) -> None:
     figure = plots.spread(plain)
     ratio = np.asarray(figure.axes[0].lines[0].get_xdata())

@@ -82,14 +82,13 @@ def test_the_page_is_whole(page: Page) -> None:
         "Checks of the assumptions",
         "Hyperparameters",
         "Predicted and measured covariance",
-        "Gradient noise",
         "Reproduce this run",
     ]
     assert page.headings[1:] == headings
     assert "nats" in page.words
-    # forest; residuals, coverage; three traces with ranks; two maps, spread; two of noise; paths of
-    # two hyperparameters
-    assert sum(tag == "img" for tag, _ in page.tags) == 1 + 2 + 6 + 3 + 2 + 2
+    # forest; residuals, coverage; three traces with ranks; two maps, spread; paths of two
+    # hyperparameters; the noise of a linear model is taken off whole
+    assert sum(tag == "img" for tag, _ in page.tags) == 1 + 2 + 6 + 3 + 2
 
 
 def test_names_are_text_never_markup(page: Page) -> None:

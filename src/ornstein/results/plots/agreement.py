@@ -79,13 +79,18 @@ def gradient_noise(result: Result, diagnosis: Diagnosis) -> tuple[Figure, ...]:
     """Planned against measured variances, and the quantiles of a step's noise.
 
     Nothing where the diagnosis did not measure the noise: for draws that are not iterates of SGD,
-    and where matrices would not fit.
+    and where matrices would not fit. Nor where there is none: with all rows in every step, or with
+    control variates that take it off whole.
     """
     result.require_draws()
     if diagnosis.noise is None or diagnosis.roughest is None:
         return ()
+    planned, drawn, plain = along_modes(result.plan, diagnosis.noise)
+    seen = (planned > 1e-9 * planned.max()) & (drawn > 0)
+    if not seen.any():
+        return ()
     (first, left), (second, right) = panel(), panel()
-    _variances(left, result.plan, diagnosis.noise)
+    _variances(left, result.plan, planned[seen], drawn[seen], plain[seen])
     flat = result.flat.reshape(-1, result.plan.dim)
     with double_precision():
         noise = simulated(result.posterior, result.plan, flat, diagnosis.roughest)
@@ -105,16 +110,13 @@ def along_modes(plan: Plan, noise: Noise) -> tuple[Vector, Vector, Vector]:
     return planned, drawn, plain
 
 
-def _variances(ax: Axes, plan: Plan, noise: Noise) -> None:
-    planned, drawn, plain = along_modes(plan, noise)
-    seen = (planned > 1e-9 * planned.max()) & (drawn > 0)
-    planned, drawn, plain = planned[seen], drawn[seen], plain[seen]
+def _variances(ax: Axes, plan: Plan, planned: Vector, drawn: Vector, plain: Vector) -> None:
     kind = "measured"
     if plan.control_variates:
         kind = "with control variates"
         ax.plot(planned, plain, "x", color="grey", markersize=5, label="plain gradients")
     ax.plot(planned, drawn, "o", color=POSTERIOR, markersize=5, label=kind)
-    ends = [planned.min() / 1.5, planned.max() * 1.5] if seen.any() else [1, 2]
+    ends = [planned.min() / 1.5, planned.max() * 1.5]
     ax.plot(ends, ends, color=PREDICTED, linewidth=1, label="as planned")
     logarithmic(ax, "x", "y")
     ax.set(xlabel="noise planned for, over the posterior's width", ylabel="noise at the draws")

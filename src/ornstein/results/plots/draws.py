@@ -128,7 +128,7 @@ def spread(result: Result) -> Figure:
     labels = [result.plan.labels[i] for i in shown]
     figure, ax = style.forest(labels, ratio - error, ratio, ratio + error, style.HALF[0])
     ax.axvline(1, color=style.PREDICTED, linewidth=1)
-    ax.set_xlabel("sd, measured over predicted")
+    ax.set_xlabel("sd over prediction")
     return figure
 
 

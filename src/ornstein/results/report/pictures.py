@@ -103,6 +103,8 @@ def of_run(result: Result, diagnosis: Diagnosis) -> list[Section]:
         "Each standard deviation is divided by its prediction, with two Monte-Carlo errors: bars "
         "should touch the line."
     )
+    if result.hyper is not None:
+        spread += " The prediction is for fixed hyperparameters: drawn ones may widen the draws."
     if not compares_matrices(result):
         picture = plots.spread(result)
         return [*sections, Section("Predicted and measured spread", spread, picture, under=DETAILS)]
