@@ -7,6 +7,7 @@ reweighted draws (Vehtari, Gelman, Gabry 2017). ``k`` says for every row whether
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
@@ -119,20 +120,21 @@ class Loo:
     def to_arviz(self) -> Any:
         """As ``arviz_stats.loo`` gives it, row by row."""
         import xarray
-        from arviz_stats.utils import ELPDData
+        from arviz_stats import utils
 
         share = self.num_rows / len(self.rows)
         coords = {"row": self.rows}
-        return ELPDData(
-            "loo",
-            self.elpd,
-            self.se,
-            self.p_loo,
-            self.draws,
-            len(self.rows),
-            "log",
-            bool(self.influential.size),
-            self.good_k,
+        kind = getattr(utils, "ELPDDataLOO", None)  # of arviz-stats 1.3 and newer
+        made: Any = partial(utils.ELPDData, kind="loo") if kind is None else kind
+        return made(
+            elpd=self.elpd,
+            se=self.se,
+            p=self.p_loo,
+            n_samples=self.draws,
+            n_data_points=len(self.rows),
+            scale="log",
+            warning=bool(self.influential.size),
+            good_k=self.good_k,
             elpd_i=xarray.DataArray(share * self.score, coords, ("row",)),
             pareto_k=xarray.DataArray(self.pareto_k, coords, ("row",)),
         )
