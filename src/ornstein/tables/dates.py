@@ -171,7 +171,7 @@ def _times(name: str, column: Any, format: str) -> Times:
             f"Column {shown(name)} has values that are not dates written as the others "
             f"({format or _ISO}): {names_of(levels)}. Correct them."
         )
-    return np.append(times, np.datetime64("NaT"))[found.codes]
+    return np.append(times, np.datetime64("NaT", "us"))[found.codes]
 
 
 def _times_of(texts: Iterable[str], format: str) -> Times:
