@@ -15,8 +15,9 @@ from ornstein.models.random_effects.posterior import MixedPosterior
 from ornstein.sampling.mixed import gaussian, minibatch
 from ornstein.sampling.mixed.coordinates import Around, Coordinates
 from ornstein.sampling.mixed.minibatch import Sampled
-from ornstein.sampling.mixed.moves import Reference
+from ornstein.sampling.mixed.moves import Reference, Tuning
 from ornstein.sampling.mixed.passes import Chunks
+from ornstein.sampling.mixed.run import narrowed
 from support.mixed_models import autodiff, design, prior_precision, rows_loss, small
 
 
@@ -135,3 +136,11 @@ def test_a_reference_keeps_its_own_gaussian() -> None:
     moved = jax.vmap(lambda lam, key: reference.proposed(lam, jnp.asarray(0.6), key))(draws, keys)
     np.testing.assert_allclose(np.cov(np.asarray(moved).T), cov, atol=0.02)
     np.testing.assert_allclose(np.mean(moved, axis=0), [1.0, -1.0], atol=0.02)
+
+
+def test_proposals_that_were_narrowed_are_whole_again_where_they_are_accepted() -> None:
+    refused = narrowed(Tuning(1.4, 1.4, 1.0), np.array([0.99, 0.6, 0.05]))
+    assert refused.leaf == 1.4
+    assert refused.head == pytest.approx(1.4 * 0.8)
+    assert refused.hyper == pytest.approx(0.4)
+    assert narrowed(refused, np.array([0.99, 0.75, 0.92])).hyper == 1.0

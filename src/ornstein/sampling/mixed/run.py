@@ -39,6 +39,7 @@ CHUNK = 25  # draws of a dispatch: one number, so that code is compiled once
 _ROUNDS = 6, 6  # dispatches of the phases of a warm-up,
 _FEWER_ROUNDS = 2, 2  # where passes over the rows take long
 _WIDEST = 1.4, 1.4, 1.0  # angles of leaves and head, and share of a proposal, to begin with
+_FACTORS = 0.4, 3.0  # by which a round changes one, at most
 _WIDER = 1.3  # of the variances that proposals have
 _LARGE_HEAD = 400  # parameters held densely, above which factorisations take most of the time
 _DOUBLE = 200_000  # rows up to which passes are made in double precision
@@ -195,7 +196,7 @@ def narrowed(tuning: Tuning, rates: Vector) -> Tuning:
     """Shorter steps where too few are accepted; longer ones where nearly all are."""
     found = []
     for length, rate, least, widest in zip(tuning, rates, _LEAST_RATES, _WIDEST, strict=True):
-        factor = float(np.clip(rate / least, 0.4, 2.0))
+        factor = float(np.clip(rate / least, *_FACTORS))
         found.append(min(float(np.asarray(length)) * factor, widest))
     return Tuning(*found)
 
@@ -238,6 +239,8 @@ def run_mixed(
         reference = Reference.of(mode, _WIDER * cov, dtype)
         lams = mode + rng.normal(size=(chains, count)) @ np.linalg.cholesky(cov).T
     for phase, rounds in enumerate(_rounds(post)):
+        if plan.steps != "minibatch":  # what was refused while chains moved in says little
+            tuning = tuning._replace(hyper=np.asarray(_WIDEST[2], dtype))
         moving = Moving(around, rows, reference, tuning)
         spread = Chains.begun(
             plan.steps, post.specification, moving, dtype, lams, jax.random.fold_in(key, phase)
