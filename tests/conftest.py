@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ from filelock import FileLock
 
 import ornstein as orn
 from ornstein.data.datasets import Dataset
+from support.publisher import Server
 from support.sizes import set_limits
 
 # ArviZ 0.x notes the date of its first import of a day, and fails if two processes do so at once.
@@ -50,3 +52,14 @@ def dataset() -> Callable[[str], Dataset]:
 def no_matrices(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if matrices of twelve parameters did not fit."""
     set_limits(monkeypatch, dense=12)
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+    with Server() as running:
+        thread = threading.Thread(target=running.serve_forever, args=(0.01,))
+        thread.start()
+        yield running
+        running.shutdown()
+        thread.join()

@@ -86,17 +86,21 @@ _Home = Annotated[
 
 @sets.command("list")
 def list_datasets(data_home: _Home = None) -> None:
-    """List the data sets, and whether they are downloaded.
+    """List the data sets and the tables with groups, and whether they are downloaded.
 
     Example: ornstein datasets list
     """
     from ornstein.data import datasets
+    from ornstein.data.datasets.grouped import TABLES
 
     here = datasets.available(data_home)
     for name in datasets.names():
         spec = datasets.info(name)
         state = "here" if name in here else "not downloaded"
-        typer.echo(f"{name:<10} {spec.train.rows:>7,} rows  {state:<14}  {spec.title}")
+        typer.echo(f"{name:<13} {spec.train.rows:>7,} rows  {state:<14}  {spec.title}")
+    for table in TABLES.values():
+        state = "here" if table.name in here else "not downloaded"
+        typer.echo(f"{table.name:<13} {table.rows:>7,} rows  {state:<14}  {table.title}")
     typer.echo(f"folder: {datasets.folder(data_home)}")
 
 
@@ -112,7 +116,8 @@ def download_datasets(
     from ornstein._base.checks import choice
     from ornstein.data import datasets
 
+    known = (*datasets.names(), *datasets.table_names())
     for name in names:
-        choice("name", name, datasets.names())
+        choice("name", name, known)
     for name in names:
         typer.echo(f"saved {datasets.download(name, data_home)}")

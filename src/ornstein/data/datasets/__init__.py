@@ -1,26 +1,31 @@
 """The data sets of the experiments, loaded from disk or downloaded from their publishers.
 
-Each is one `.npz` file, without pickles, in the data folder: the `data_home` argument, else the
-environment variable `ORNSTEIN_DATA`, else the platform's cache folder.
+The paper's are one `.npz` file each, without pickles, in the data folder: the `data_home` argument,
+else the environment variable `ORNSTEIN_DATA`, else the platform's cache folder. Tables with groups,
+for mixed models, are CSV files in its folder `mixed`.
 """
 
 import os
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from ornstein._base.checks import choice
 from ornstein._base.errors import DatasetError
 from ornstein.data.datasets.catalogue import SPECS, Spec
+from ornstein.data.datasets.grouped import TABLES
 from ornstein.data.datasets.store import Dataset, read
 
+if TYPE_CHECKING:
+    import pandas as pd
+
 __all__ = ["Dataset", "DatasetError", "Spec", "available", "download", "folder", "info", "load"]
-__all__ += ["names"]
+__all__ += ["load_table", "names", "table_names"]
 
 Home: TypeAlias = str | os.PathLike[str] | None
 
 
 def names() -> tuple[str, ...]:
-    """Names that `load` and `download` accept.
+    """Names that `load` accepts.
 
     Examples
     --------
@@ -29,6 +34,18 @@ def names() -> tuple[str, ...]:
     ('wine', 'protein', 'skin', 'mnist', 'covertype')
     """
     return tuple(SPECS)
+
+
+def table_names() -> tuple[str, ...]:
+    """Names of the tables with groups, that `load_table` accepts.
+
+    Examples
+    --------
+    >>> from ornstein import datasets
+    >>> datasets.table_names()[:3]
+    ('sleepstudy', 'cbpp', 'radon')
+    """
+    return tuple(TABLES)
 
 
 def available(data_home: Home = None) -> tuple[str, ...]:
@@ -41,7 +58,9 @@ def available(data_home: Home = None) -> tuple[str, ...]:
     ()
     """
     home = folder(data_home)
-    return tuple(name for name, spec in SPECS.items() if os.path.isfile(home / spec.filename))
+    files = {name: spec.filename for name, spec in SPECS.items()}
+    files |= {name: table.filename for name, table in TABLES.items()}
+    return tuple(name for name, file in files.items() if os.path.isfile(home / file))
 
 
 def info(name: str) -> Spec:
@@ -105,18 +124,46 @@ def load(name: str, data_home: Home = None) -> Dataset:
     return read(path, spec)
 
 
+def load_table(name: str, data_home: Home = None) -> "pd.DataFrame":
+    """Load a table with groups as a data frame, downloading it where the data folder lacks it.
+
+    Parameters
+    ----------
+    name
+        One of `table_names()`.
+    data_home
+        The data folder; by default `ORNSTEIN_DATA` or the platform's cache folder.
+
+    Raises
+    ------
+    InputError
+        If the name is unknown.
+    DatasetError
+        If the stored file is not the published table, or the download fails.
+
+    Examples
+    --------
+    >>> from ornstein import datasets
+    >>> list(datasets.load_table("sleepstudy").columns)  # doctest: +SKIP
+    ['Reaction', 'Days', 'Subject']
+    """
+    from ornstein.data.datasets.tables import load_table as load
+
+    return load(name, folder(data_home))
+
+
 def download(
     name: str, data_home: Home = None, progress: bool | None = None, *, base_url: str | None = None
 ) -> Path:
     """Download a data set from its publisher, replacing a stored file; returns the stored file.
 
     The originals are parsed and compared with the published row and label counts; only then is
-    the `.npz` file put in place, in one step.
+    the stored file put in place, in one step.
 
     Parameters
     ----------
     name, data_home
-        As for `load`.
+        As for `load` and `load_table`.
     progress
         Whether to show a progress bar; by default only if standard error is a terminal.
     base_url
@@ -137,5 +184,9 @@ def download(
     'wine.npz'
     """
     from ornstein.data.datasets.fetching import fetch
+    from ornstein.data.datasets.tables import fetch_table
 
+    choice("name", name, (*SPECS, *TABLES))
+    if name in TABLES:
+        return fetch_table(TABLES[name], folder(data_home), progress, base_url)
     return fetch(info(name), folder(data_home), progress, base_url)

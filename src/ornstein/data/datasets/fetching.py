@@ -9,7 +9,7 @@ import math
 import struct
 import warnings
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from io import BufferedIOBase
 from pathlib import Path
@@ -38,30 +38,41 @@ def fetch(spec: Spec, folder: Path, progress: bool | None, base_url: str | None)
     """
     target = folder / spec.filename
     urls = spec.urls(base_url)
-    columns = DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with TemporaryDirectory(prefix=f".{spec.name}-", dir=folder) as scratch:
-            paths = [Path(scratch, file) for file in spec.files]
-            with display(progress, *columns) as shown:
-                for url, path in zip(urls, paths, strict=True):
-                    _retrieve(url, path, shown)
-            try:
-                arrays = parse(paths, spec)
-                check(arrays, spec)
-            except ValueError as error:
-                raise DatasetError(
-                    f"what was downloaded from {', '.join(urls)} is not the {spec.name} data set: "
-                    f"{error}. Open the address in a browser to see what it serves, run the "
-                    f"download again, or give the address of a mirror as base_url."
-                ) from error
+    with storing(target), TemporaryDirectory(prefix=f".{spec.name}-", dir=folder) as scratch:
+        paths = [Path(scratch, file) for file in spec.files]
+        retrieve(zip(urls, paths, strict=True), progress)
+        try:
+            arrays = parse(paths, spec)
+            check(arrays, spec)
+        except ValueError as error:
+            raise DatasetError(
+                f"what was downloaded from {', '.join(urls)} is not the {spec.name} data set: "
+                f"{error}. Open the address in a browser to see what it serves, run the "
+                f"download again, or give the address of a mirror as base_url."
+            ) from error
         write(target, arrays)
+    return target
+
+
+@contextmanager
+def storing(target: Path) -> Iterator[None]:
+    """Make the folder of a file that is written inside, and say what to do where that fails."""
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        yield
     except OSError as error:
         raise DatasetError(
             f"cannot store {target}: {error}. Make the folder writable and check its free space, "
             f"or choose another with data_home or the environment variable ORNSTEIN_DATA."
         ) from error
-    return target
+
+
+def retrieve(files: Iterable[tuple[str, Path]], progress: bool | None) -> None:
+    """Download addresses to files, with a progress bar."""
+    columns = DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn()
+    with display(progress, *columns) as shown:
+        for url, path in files:
+            _retrieve(url, path, shown)
 
 
 def _retrieve(url: str, path: Path, shown: Progress) -> None:
