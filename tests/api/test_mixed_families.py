@@ -10,8 +10,8 @@ from scipy.special import expit, gammaln, logsumexp
 
 import ornstein as orn
 from ornstein._base.types import Vector
+from ornstein.experiments.mixed_nuts import nuts
 from ornstein.results.arviz import ess
-from support.mixed_nuts import nuts
 
 LEVELS = np.array([0.05, 0.25, 0.5, 0.75, 0.95])
 

@@ -1,20 +1,28 @@
-"""Mixed models on the field's own tables, against long NUTS runs."""
+"""Mixed models on the field's own tables, against long NUTS runs and lme4."""
 
 import numpy as np
 import pytest
 
 import ornstein as orn
+from ornstein.data import datasets
+from ornstein.experiments.mixed import PROBLEMS
+from ornstein.experiments.mixed_nuts import nuts
+from ornstein.models.random_effects.posterior import MixedPosterior
 from ornstein.results.arviz import ess, rhat
-from support.mixed_nuts import nuts
-from support.mixed_tables import TABLES
 
 _ALLOWED = 0.1  # posterior standard deviations; quantiles half as much again
 
 
+def posterior(name: str) -> MixedPosterior:
+    if name not in datasets.available():
+        pytest.skip(f"{name} is not in ORNSTEIN_DATA")
+    return PROBLEMS[name].posterior()
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["sleepstudy", "cbpp", "radon", "contraception"])
+@pytest.mark.parametrize("name", [name for name, one in PROBLEMS.items() if one.nuts])
 def test_draws_agree_with_nuts(name: str) -> None:
-    post = TABLES[name]()
+    post = posterior(name)
     result = orn.sample(post, key=3, draws=2000)
     expected = nuts(post)
     for label, draws in expected.items():
@@ -28,9 +36,12 @@ def test_draws_agree_with_nuts(name: str) -> None:
 
 
 @pytest.mark.slow
-def test_crossed_effects_agree_with_lme4_where_it_is_known() -> None:
-    """Persons and items: maximum likelihood has 1.35 and .56 or so for the standard deviations."""
-    result = orn.sample(TABLES["verbagg"](), key=0, draws=500)
-    assert result["sd(id)"].mean() == pytest.approx(1.36, abs=0.04)
-    assert result["sd(item)"].mean() == pytest.approx(0.58, abs=0.06)
-    assert result.summary()["r_hat"].max() < 1.02
+def test_a_large_crossed_table_is_drawn_well() -> None:
+    """Students, lecturers and departments: chains agree, and the noise and the many are lme4's."""
+    result = orn.sample(posterior("InstEval"), key=0)
+    summary = result.summary()
+    assert summary["r_hat"].max() < 1.01
+    assert summary["ess_bulk"].min() > 400
+    for name in ("intercept", "service", "sd(s)", "sd(d)", "sigma"):
+        away = summary.loc[name, "mean"] - PROBLEMS["InstEval"].lme4[name]
+        assert abs(away) < 0.5 * summary.loc[name, "sd"], name

@@ -30,11 +30,12 @@ def demo(
 
 
 _WHAT = ("table1", "figure1", "figure2", "figure3")
+_MIXED = "mixed"
 
 
 @app.command()
 def reproduce(
-    what: Annotated[str, typer.Argument(help=f"{', '.join(_WHAT)} or all.")] = "all",
+    what: Annotated[str, typer.Argument(help=f"{', '.join(_WHAT)}, all, or {_MIXED}.")] = "all",
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for JSON and pictures.")] = Path(
         "reproduced"
     ),
@@ -45,23 +46,27 @@ def reproduce(
     ] = None,
     data: Annotated[
         list[str] | None,
-        typer.Option("--data", help="Data set of table1 or figure3; repeatable; all if not given."),
+        typer.Option(
+            "--data", help="Data set of table1, figure3 or mixed; repeatable; all if not given."
+        ),
     ] = None,
     quiet: Quiet = False,
 ) -> None:
     """Compute the paper's table and figures again, on its data sets (downloaded if needed).
+
+    With mixed, the mixed models of the field's tables instead, beside NUTS and lme4.
 
     Example: ornstein reproduce table1 --out reproduced
     """
     from ornstein._base.checks import choice
     from ornstein.experiments import divergence, held_out
 
-    choice("what", what, (*_WHAT, "all"))
+    choice("what", what, (*_WHAT, "all", _MIXED))
     if methods and what != "table1":
         raise InputError("--method chooses rows of table1; leave it out for anything else.")
-    if data and what not in ("table1", "figure3"):
+    if data and what not in ("table1", "figure3", _MIXED):
         raise InputError(
-            "--data chooses data sets of table1 or figure3; leave it out for anything else."
+            "--data chooses data sets of table1, figure3 or mixed; leave it out for anything else."
         )
     console, progress = Console(), False if quiet else None
     if what in ("table1", "all"):
@@ -73,6 +78,10 @@ def reproduce(
         divergence.figure2(out, console, draws, progress)
     if what in ("figure3", "all"):
         held_out.figure3(out, console, tuple(data or held_out.PROBLEMS), progress)
+    if what == _MIXED:
+        from ornstein.experiments import mixed
+
+        mixed.mixed(out, console, draws, tuple(data or mixed.PROBLEMS), progress)
 
 
 sets = typer.Typer(help="List or download the paper's data sets.", no_args_is_help=True)

@@ -25,11 +25,15 @@ _LIKELIHOODS = {
 def nuts(
     post: MixedPosterior, warmup: int = 1000, draws: int = 2500, chains: int = 4, seed: int = 0
 ) -> dict[str, Vector]:
-    """Draws (chains, draws) of coefficients, standard deviations and correlations, by name."""
+    """Draws (chains, draws) of coefficients, standard deviations and correlations, by name.
+
+    The priors are the posterior's own; draws are in the user's units.
+    """
     with (
         double_precision(),
         jax.numpy_dtype_promotion("standard"),
         jax.numpy_rank_promotion("allow"),
+        jax.debug_key_reuse(False),  # NumPyro does
     ):
         run = MCMC(
             NUTS(_model(post), target_accept_prob=0.9),
@@ -41,9 +45,14 @@ def nuts(
         )
         run.run(jax.random.key(seed))
         found = run.get_samples(group_by_chain=True)
-    named = dict(zip(post.fixed_labels, np.moveaxis(np.asarray(found["beta"]), 2, 0), strict=True))
+    fixed = post.units.fixed(np.asarray(found["beta"]))
+    named = dict(zip(post.fixed_labels, np.moveaxis(fixed, 2, 0), strict=True))
     values = [np.asarray(found[name]) for name in sorted(found) if name.startswith("hyper_")]
     hyper = np.concatenate(values, axis=2)
+    sizes = post.units.hyper_scale(post.specification.groupings)
+    hyper[..., : len(sizes)] *= sizes
+    if post.specification.noise_prior is not None:
+        hyper[..., -1] *= post.units.target_scale
     return named | dict(zip(post.hyper_labels, np.moveaxis(hyper, 2, 0), strict=True))
 
 
