@@ -167,6 +167,19 @@ def test_unseen_levels_are_predicted_from_their_distribution(result: orn.MixedRe
         result.predict(np.zeros((2, 3)), {})
 
 
+def test_chains_of_crossed_groups_do_not_wait_for_each_other() -> None:
+    """Side by side in two threads, with a head of dozens: factorisations of LAPACK's, batched."""
+    rng = np.random.default_rng(0)
+    brood, place = rng.integers(0, 120, 400), rng.integers(0, 64, 400)
+    effects = 0.8 * rng.normal(size=120)[brood] + 0.5 * rng.normal(size=64)[place]
+    groups = {"brood": brood, "place": place}
+    post = orn.models.mixed(None, rng.poisson(np.exp(effects)), groups, "poisson")
+    result = orn.sample(post, key=0, draws=25, progress=False)
+    assert result.plan.steps == "tested"
+    assert result.lam.shape == (4, 25, 2)
+    assert np.isfinite(result.phi).all()
+
+
 def test_the_same_key_gives_the_same_draws() -> None:
     post, _, _ = six_groups()
     first, second = (orn.sample(post, key=7, draws=25) for _ in range(2))

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import numpy.typing as npt
 import scipy.linalg
@@ -29,6 +30,22 @@ def _split(vector: AnyArray, head: int, q: int) -> tuple[Any, Any]:
 def _joined(head: Any, groups: Any) -> Any:
     flat = groups.reshape(*groups.shape[:-2], -1)
     return namespace(head, groups).concatenate([head, flat], axis=-1)
+
+
+# One matrix at a time under ``vmap``: XLA divides a batch of LAPACK's calls among its threads and
+# waits for them there, for ever where two compiled functions do so at once.
+
+
+@jax.custom_batching.sequential_vmap
+def _inverse_root(matrix: jax.Array) -> jax.Array:
+    """``W``, upper triangular, with ``W W'`` the inverse; NaN if it is not positive definite."""
+    return _lower_inverse(jax.scipy.linalg.cholesky(matrix, lower=True)).T
+
+
+@jax.custom_batching.sequential_vmap
+def _lower_inverse(lower: jax.Array) -> jax.Array:
+    eye = jnp.eye(len(lower), dtype=lower.dtype)
+    return jax.scipy.linalg.solve_triangular(lower, eye, lower=True)
 
 
 @jax.tree_util.register_dataclass
@@ -95,8 +112,7 @@ class ArrowRoot(Factor):
     def _lower_head(self) -> Any:
         """Cholesky factor of the Schur complement: the inverse of W'."""
         if isinstance(self.head, jax.Array):
-            eye = namespace(self.head).eye(self.head.shape[0], dtype=self.head.dtype)
-            return jax.scipy.linalg.solve_triangular(self.head.T, eye, lower=True)
+            return _lower_inverse(self.head.T)
         return np.linalg.inv(self.head.T)
 
     @property
@@ -189,16 +205,14 @@ class Arrow(Operator):
         half = xp.einsum("ijg,mjg->img", inner, self.cross)  # R_g B_g'
         flat = xp.swapaxes(half, 0, 1).reshape(m, -1)
         schur = self.head - flat @ flat.T
-        eye = xp.eye(m, dtype=schur.dtype)
         outer: AnyArray
         if xp is np:
             if not np.isfinite(schur).all():
                 raise np.linalg.LinAlgError("a block is not positive definite")
             own = np.linalg.cholesky(np.asarray(schur))
-            outer = scipy.linalg.solve_triangular(own, eye, lower=True).T
+            outer = scipy.linalg.solve_triangular(own, np.eye(m, dtype=own.dtype), lower=True).T
         else:
-            lower = jax.scipy.linalg.cholesky(schur, lower=True)
-            outer = jax.scipy.linalg.solve_triangular(lower, eye, lower=True).T
+            outer = _inverse_root(schur)
         return ArrowRoot(outer, inner, xp.einsum("jig,jmg->img", inner, half))
 
     def inverse_root(self) -> ArrowRoot:
