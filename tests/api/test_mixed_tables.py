@@ -39,9 +39,10 @@ def test_draws_agree_with_nuts(name: str) -> None:
 def test_a_large_crossed_table_is_drawn_well() -> None:
     """Students, lecturers and departments: chains agree, and the noise and the many are lme4's."""
     result = orn.sample(posterior("InstEval"), key=0)
-    summary = result.summary()
-    assert summary["r_hat"].max() < 1.01
-    assert summary["ess_bulk"].min() > 400
-    for name in ("intercept", "service", "sd(s)", "sd(d)", "sigma"):
-        away = summary.loc[name, "mean"] - PROBLEMS["InstEval"].lme4[name]
-        assert abs(away) < 0.5 * summary.loc[name, "sd"], name
+    for name in result.names:
+        draws = result[name].astype(float)
+        assert float(rhat(draws)) < 1.01, name
+        assert float(ess(draws)) > 400, name
+        if name != "sd(dept)":  # of 14 departments: its posterior is skewed
+            away = draws.mean() - PROBLEMS["InstEval"].lme4[name]
+            assert abs(away) < 0.5 * draws.std(), name

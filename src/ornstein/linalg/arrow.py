@@ -6,6 +6,7 @@ eliminated exactly, and what they leave of the head, its Schur complement, is he
 of order ``G q^3 + G q m^2`` to factorise, ``G q^2 + G q m`` for a product.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,20 +33,24 @@ def _joined(head: Any, groups: Any) -> Any:
     return namespace(head, groups).concatenate([head, flat], axis=-1)
 
 
-# One matrix at a time under ``vmap``: XLA divides a batch of LAPACK's calls among its threads and
-# waits for them there, for ever where two compiled functions do so at once.
-
-
-@jax.custom_batching.sequential_vmap
-def _inverse_root(matrix: jax.Array) -> jax.Array:
-    """``W``, upper triangular, with ``W W'`` the inverse; NaN if it is not positive definite."""
-    return _lower_inverse(jax.scipy.linalg.cholesky(matrix, lower=True)).T
-
-
-@jax.custom_batching.sequential_vmap
-def _lower_inverse(lower: jax.Array) -> jax.Array:
+def _lower_inverse_of(lower: jax.Array) -> jax.Array:
     eye = jnp.eye(len(lower), dtype=lower.dtype)
     return jax.scipy.linalg.solve_triangular(lower, eye, lower=True)
+
+
+def _inverse_root_of(matrix: jax.Array) -> jax.Array:
+    """``W``, upper triangular, with ``W W'`` the inverse; NaN if it is not positive definite."""
+    return _lower_inverse_of(jax.scipy.linalg.cholesky(matrix, lower=True)).T
+
+
+# One matrix at a time under ``vmap``: XLA divides a batch of LAPACK's calls among its threads and
+# waits for them there, for ever where two compiled functions do so at once.
+_lower_inverse: Callable[[jax.Array], jax.Array] = jax.custom_batching.sequential_vmap(
+    _lower_inverse_of
+)
+_inverse_root: Callable[[jax.Array], jax.Array] = jax.custom_batching.sequential_vmap(
+    _inverse_root_of
+)
 
 
 @jax.tree_util.register_dataclass
