@@ -29,6 +29,7 @@ from .models.adapters import from_numpyro
 from .models.hyper_priors import Exponential, HalfNormal, HalfStudentT, LogUniform
 from .models.posterior import Posterior
 from .models.priors import Normal
+from .models.random_effects.named_priors import LKJ
 from .models.random_effects.posterior import MixedPosterior
 from .planning.methods import METHODS, VARIANTS, Method
 from .planning.mixed import MixedPlan
@@ -58,8 +59,8 @@ __all__ += ["datasets", "distributed", "estimators", "models", "plots", "predict
 __all__ += ["tables", "theory"]
 # What these take and give.
 __all__ += ["METHODS", "VARIANTS", "Anchor", "Geometry", "Method", "Plan", "PlanKernel"]
-__all__ += ["Exponential", "HalfNormal", "HalfStudentT", "LogUniform", "PredictedError"]
-__all__ += ["Normal"]
+__all__ += ["LKJ", "Exponential", "HalfNormal", "HalfStudentT", "LogUniform", "Normal"]
+__all__ += ["PredictedError"]
 __all__ += ["Accuracy", "Calibration", "Check", "Comparison", "CrossValidation", "Diagnosis"]
 __all__ += ["Entry", "Evidence", "Learned", "Learning", "MeasuredKL", "Posterior", "Result", "Rows"]
 __all__ += ["Loo", "Scores"]

@@ -28,6 +28,7 @@ from ornstein.cli.options import (
     Unseen,
     say_unseen,
 )
+from ornstein.cli.priors import read_priors
 from ornstein.cli.reading_options import (
     READING,
     Categorical,
@@ -81,6 +82,15 @@ def fit(
     draws: Draws = 1000,
     prior_precision: PriorPrecision = None,
     noise_scale: NoiseScale = None,
+    prior: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--prior",
+            help="Prior of a parameter by its name in the summary, such as 'age=normal(0, 1)' or, "
+            "with random effects, 'sd(school)=halfnormal(1)' and 'cor(school)=lkj(2)', in units of "
+            "standard deviations of column and target; repeatable.",
+        ),
+    ] = None,
     hyper: Annotated[
         str,
         typer.Option(
@@ -149,6 +159,7 @@ def fit(
     find(method)
     choice("unseen", unseen, UNSEEN)
     mass(interval)
+    read_priors(prior)
 
     out = _named_after(table) if out is None else out
     options: dict[str, Any] = {
@@ -159,6 +170,7 @@ def fit(
         "draws": draws,
         "prior_precision": prior_precision,
         "noise_scale": noise_scale,
+        "priors": prior,
         "hyper": hyper,
         "holdout": holdout,
         "folds": folds,
@@ -297,7 +309,7 @@ def _fit(
     marks = NumberMarks(options["decimal"], options["thousands"])
     new_frame = None if new is None else read_new(new, encoded.encoding, marks, unseen)
     run = {name: value for name, value in options.items() if name not in READING}
-    run["clusters"] = clusters
+    run |= {"clusters": clusters, "priors": read_priors(run["priors"])}
     say = Console(stderr=True, quiet=wanted.quiet, highlight=False)
     fitted = fit_tables.fit_table(encoded, progress=bars, checkpoint=checkpoint, marks=marks, **run)
     with phase("checking the draws", bars):

@@ -30,7 +30,8 @@ class Normal(NamedTuple):
     sd: float = 1.0
 
 
-Priors: TypeAlias = Mapping[str, Normal] | None
+Priors: TypeAlias = Mapping[str, Any] | None
+"""A prior for each name: :class:`Normal`, of mixed models also those of scales."""
 
 
 def prior_precisions(given: float | Sequence[float], width: int) -> Vector:

@@ -11,7 +11,10 @@ import pandas as pd
 from ornstein._base.checks import shown
 from ornstein._base.errors import InputError
 from ornstein.api.mixed import sample_mixed
+from ornstein.models.hyper_priors import HalfStudentT
 from ornstein.models.priors import Priors
+from ornstein.models.random_effects.builder import WIDE
+from ornstein.models.random_effects.posterior import MixedPosterior
 from ornstein.results.mixed import MixedResult
 from ornstein.results.mixed_draws import GroupDraws, GroupOfRows, MixedDraws, RowEffects
 from ornstein.results.mixed_files import read_mixed
@@ -167,6 +170,7 @@ class MixedTableModel(TableModel):
             "prior of coefficients": f"normal, zero mean, standard deviation {per}",
             "prior of standard deviations": f"half Student-t, 3 degrees of freedom, scale {per}",
             "prior of correlations": "LKJ, concentration 1",
+            **_others_than_these(post),
             "missing values": encoding.missing,
         }
 
@@ -185,6 +189,21 @@ class MixedTableModel(TableModel):
         groupings = {one.grouping: np.array(one.levels) for one in encoding.random}
         own = read_mixed(draws, *fixed, groupings, names, encoding.family.scaled)
         return cls.of_draws(encoding, own, None, marks=record.marks, scores=record.scores)
+
+
+def _others_than_these(post: MixedPosterior) -> dict[str, str]:
+    """Priors of standard deviations and correlations that a user set, in standardised units."""
+    usual, found = HalfStudentT(3.0, WIDE), list[str]()
+    for grouping in post.specification.groupings:
+        priors = [prior for cov in grouping.covariances for prior in cov.priors]
+        own = zip(grouping.hyper_labels(), priors, strict=False)  # correlations come last
+        found += [f"{name}: {prior}" for name, prior in own if prior != usual]
+        concentrations = {cov.concentration for cov in grouping.covariances} - {1.0}
+        found += [f"cor({grouping.name}): LKJ({one:g})" for one in concentrations]
+    noise = post.specification.noise_prior
+    if noise is not None and noise != usual:
+        found.append(f"sigma: {noise}")
+    return {"priors that were set": "; ".join(found)} if found else {}
 
 
 def _added(rows: NewRows, groups: list[GroupOfRows]) -> NewRows:

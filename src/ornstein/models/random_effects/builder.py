@@ -14,9 +14,10 @@ from ornstein.data.on_disk import RowsOnDisk
 from ornstein.models.families import FAMILIES, Binomial, Family, family_name
 from ornstein.models.families.durations import Waiting
 from ornstein.models.hyper_priors import HalfStudentT, ScalePrior
-from ornstein.models.priors import Normal, Priors, checked_by_name
+from ornstein.models.priors import Normal, Priors
 from ornstein.models.random_effects.auxiliary import auxiliary_priors
 from ornstein.models.random_effects.groupings import INTERCEPT, Effects, levels_of
+from ornstein.models.random_effects.named_priors import SIGMA, named_priors
 from ornstein.models.random_effects.posterior import (
     FixedPart,
     GroupRows,
@@ -95,8 +96,10 @@ def mixed(
         Of an exponential or Weibull model: 1 where the wait ended, 0 where it is known only to be
         longer than ``y``.
     priors
-        Normal priors of single coefficients and of the family's own parameters, by name, as for
-        :func:`ornstein.models.negative_binomial`.
+        Priors of single parameters by the names of the result: ``orn.Normal`` of coefficients and
+        of the family's own parameters, as for :func:`ornstein.models.negative_binomial`;
+        ``orn.HalfNormal`` and its like of standard deviations (``sd(school)``, ``sd(school: x)``,
+        ``sigma``); ``orn.LKJ`` of a group's correlations (``cor(school)``).
 
     Examples
     --------
@@ -114,30 +117,34 @@ def mixed(
         raise InputError("y has one value only: there is nothing to explain.")
     given = _groups(groups)
     slopes = {name: _slopes(name, effects, names) for name, effects in given.items()}
-    found = by_size(
-        [
-            _group_rows(name, effects, slopes[name], table, names, sd_prior, unit)
-            for name, effects in given.items()
-        ]
-    )
+    concentration = checks.positive("correlation_concentration", correlation_concentration)
+    plain = [
+        _group_rows(name, effects, slopes[name], table, names, sd_prior, unit)._replace(
+            concentration=concentration
+        )
+        for name, effects in given.items()
+    ]
     labels = (*names, "intercept") if intercept else names
     reported = labels if kind.intercept else names
-    own = checked_by_name([*reported, *(one.reported for one in target.family.auxiliary)], priors)
+    own_names = [one.reported for one in target.family.auxiliary]
+    noisy = kind.scaled and not own_names
+    chosen = named_priors([*reported, *own_names], plain, noisy, priors)
+    found, own = by_size([chosen.of_group(group) for group in plain]), chosen.normal
     auxiliary, first = auxiliary_priors(target.family, target.y, own)
     mean, precision = _fixed_prior(table, target, intercept, prior_scale, unit, first)
     for name in set(own) & set(reported):
         mean[labels.index(name)] = own[name].mean
         precision[labels.index(name)] = own[name].sd ** -2.0
     noise = None
-    if kind.scaled and not auxiliary:
-        noise = noise_prior if noise_prior is not None else HalfStudentT(3.0, WIDE * unit)
+    if noisy:
+        usual = noise_prior if noise_prior is not None else HalfStudentT(3.0, WIDE * unit)
+        noise = chosen.scales.get(SIGMA, usual)
     return assemble(
         target,
         FixedPart(with_ones(table) if intercept else table, labels, mean, precision),
         found,
         noise,
         auxiliary,
-        checks.positive("correlation_concentration", correlation_concentration),
         intercept and kind.intercept,
         MixedUnits.none(len(names), [len(group.columns) for group in found]),
         tuple(slopes[group.name] for group in found),

@@ -121,6 +121,7 @@ class GroupRows(NamedTuple):
     design: Vector | None
     blocks: tuple[int, ...]
     priors: tuple[ScalePrior, ...]
+    concentration: float = 1.0  # of the LKJ prior of its correlations
 
     @property
     def size(self) -> int:
@@ -166,13 +167,12 @@ def assemble(
     groups: Sequence[GroupRows],
     noise_prior: ScalePrior | None,
     auxiliary: tuple[AuxiliaryPrior, ...],
-    concentration: float,
     intercept: bool,
     units: MixedUnits,
     slope_columns: tuple[tuple[int, ...], ...] | None = None,
 ) -> MixedPosterior:
     """A posterior of checked parts; groups, units and slopes in one order, :func:`by_size`."""
-    groupings = tuple(_grouping(group, concentration) for group in groups)
+    groupings = tuple(_grouping(group) for group in groups)
     spec = Specification(target.family, len(fixed.labels), groupings, noise_prior, auxiliary)
     if spec.head * spec.leaf.size > _MOST_CROSS:
         others = ", ".join(group.name for group in groups[1:])
@@ -194,10 +194,10 @@ def assemble(
     )
 
 
-def _grouping(group: GroupRows, concentration: float) -> Grouping:
+def _grouping(group: GroupRows) -> Grouping:
     covariances, at = [], 0
     for size in group.blocks:
-        covariances.append(Covariance(group.priors[at : at + size], concentration))
+        covariances.append(Covariance(group.priors[at : at + size], group.concentration))
         at += size
     return Grouping(group.name, len(group.levels), group.columns, tuple(covariances))
 

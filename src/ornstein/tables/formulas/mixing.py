@@ -4,9 +4,10 @@ import numpy as np
 
 from ornstein._base import checks
 from ornstein.models.hyper_priors import HalfStudentT
-from ornstein.models.priors import Priors, checked_by_name
+from ornstein.models.priors import Priors
 from ornstein.models.random_effects.auxiliary import auxiliary_priors
 from ornstein.models.random_effects.builder import WIDE, as_target, with_ones
+from ornstein.models.random_effects.named_priors import SIGMA, named_priors
 from ornstein.models.random_effects.posterior import (
     FixedPart,
     MixedPosterior,
@@ -31,7 +32,9 @@ def mixed_posterior(
     intercept = encoding.intercept or cutpoints
     labels = (*names, "intercept") if intercept else names
     reported = [*(labels if not cutpoints else names), *(a.reported for a in family.auxiliary)]
-    own = checked_by_name(reported, priors)
+    noisy = family.scaled and not family.auxiliary
+    chosen = named_priors(reported, table.groups, noisy, priors)
+    own = chosen.normal
     auxiliary, first = auxiliary_priors(family, y, own)
     given = PRECISION if prior_precision is None else prior_precision
     precision = np.full(len(labels), checks.positive("prior_precision", given))
@@ -51,15 +54,14 @@ def mixed_posterior(
         None if weight is None else np.asarray(weight, float),
         None if offset is None else np.asarray(offset, float),
     )
-    groups = by_size(table.groups)
+    groups = by_size([chosen.of_group(group) for group in table.groups])
     effects = {one.name: one.scales for one in encoding.random}
     return assemble(
         target,
         FixedPart(with_ones(x) if intercept else x, labels, mean, precision),
         groups,
-        HalfStudentT(3.0, WIDE) if family.scaled and not auxiliary else None,
+        chosen.scales.get(SIGMA, HalfStudentT(3.0, WIDE)) if noisy else None,
         auxiliary,
-        1.0,
         encoding.intercept and not cutpoints,
         MixedUnits(
             units.centre,

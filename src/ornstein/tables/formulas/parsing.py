@@ -75,6 +75,7 @@ def parse_formula(formula: str) -> ParsedFormula:
     text = " ".join(formula.split())
     if len(text) > _LONGEST:
         raise InputError(f"formula has {len(text):,} characters; at most {_LONGEST:,} are read.")
+    text = _powers(text)
     sides = _split(text, text, "~")
     if len(sides) != 2 or not sides[0].strip() or not sides[1].strip():
         raise refuse(text, "", "a formula has a target, a ~, and terms, such as 'y ~ x + z'.")
@@ -97,6 +98,27 @@ def parse_formula(formula: str) -> ParsedFormula:
     if twice:
         raise refuse(text, twice[0][0], f"two bars have the same effects of {shown(twice[0][0])}.")
     return ParsedFormula(text, kind, response, kept.strip() or "1", tuple(random), tuple(offsets))
+
+
+def _powers(text: str) -> str:
+    """R's ``^`` inside a call, such as ``I(age^2)``, as the ``**`` of an expression.
+
+    Outside of calls it is a formula's own: interactions up to a degree.
+    """
+    found, calls, quote = list[str](), list[bool](), ""
+    for at, sign in enumerate(text):
+        if sign in "`'\"" and quote in ("", sign):
+            quote = "" if quote else sign
+        if quote:
+            pass
+        elif sign == "(":
+            before = text[:at].rstrip()
+            called = bool(before) and (before[-1].isalnum() or before[-1] in "_.")
+            calls.append(called or any(calls))
+        elif sign == ")" and calls:
+            calls.pop()
+        found.append("**" if sign == "^" and not quote and any(calls) else sign)
+    return "".join(found)
 
 
 def _response(text: str, left: str) -> tuple[str, tuple[str, ...]]:

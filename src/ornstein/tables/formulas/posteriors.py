@@ -40,7 +40,9 @@ def from_formula(
         Of standardised coefficients of fixed effects, 0.16 by default: a standard deviation of
         2.5 per standard deviation of the column (of the target's, if that has a unit).
     priors
-        Normal priors of single standardised coefficients and of auxiliary parameters, by name.
+        Of single standardised coefficients and of the family's own parameters (``orn.Normal``), by
+        name; with random effects also of standard deviations (``sd(g)``, ``sigma``) and
+        correlations (``cor(g)``): see :func:`ornstein.models.mixed`.
 
     Examples
     --------
