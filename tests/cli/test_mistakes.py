@@ -34,6 +34,11 @@ def table(tmp_path: Path) -> Path:
         ("hyper='draw' draws it, and prior_precision gives it.", "and --prior-precision gives"),
         ("The column 'batch_size' is text.", "The column 'batch_size' is text."),
         ("key must be a whole number", "--seed must be a whole number"),
+        ("use it: keep=['rownames'] (--keep rownames).", "use it: --keep rownames."),
+        ("or drop=['length (cm)'] (--drop 'length (cm)')", "or --drop 'length (cm)'"),
+        ("make draws=4000 (--draws 4000); if", "make --draws 4000; if"),
+        ("use gamma (--family gamma)", "use --family gamma"),
+        ("leave the column out (--drop town)", "leave the column out (--drop town)"),
     ],
 )
 def test_messages_name_options(said: str, expected: str) -> None:
@@ -48,6 +53,9 @@ def test_messages_name_options(said: str, expected: str) -> None:
         (["fit", "{table}", "-t", "y", "--model", "logistic"], "--model linear"),
         (["fit", "{folder}", "-t", "y"], "is a folder; name one file in it"),
         (["fit", "{table}", "-t", "y", "--method", "sgd-d"], "'sgd-dense' or 'sgd-diagonal'"),
+        (["fit", "{table}", "-t", "y", "--method", "nuts", "--batch-size", "9"], "minibatches"),
+        (["resume", "{folder}/empty"], "stopped before it kept anything"),
+        (["resume", "{folder}"], "is not a checkpoint of a command"),
         (["fit", "{table}", "-t", "y", "--predict", "none.csv"], "there is no such file"),
         (["compare", "{table}", "-t", "y", "--json", "{folder}/no/x"], "there is no folder"),
         (["compare", "{table}", "-t", "y", "--plot", "{folder}/no/x.png"], "there is no folder"),
@@ -66,6 +74,7 @@ def test_mistakes_are_said_before_work_begins(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     given = [part.format(table=table, folder=table.parent) for part in arguments]
+    (table.parent / "empty").mkdir()
     monkeypatch.setattr("sys.argv", ["ornstein", *given])
     monkeypatch.chdir(table.parent)
     monkeypatch.setattr("ornstein.cli._prepare_jax", lambda: None)

@@ -387,3 +387,25 @@ def test_the_estimator(tmp_path: Path) -> None:
 )
 def test_a_power_inside_a_call_is_written_as_in_r(formula: str, fixed: str) -> None:
     assert parse_formula(formula).fixed == fixed
+
+
+def test_all_problems_of_a_table_are_told_at_once() -> None:
+    """As without a formula; columns that the formula does not name are no problem."""
+    rows = 60
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {
+            "when": pd.date_range("2020-01-01", periods=rows).strftime("%d.%m.%Y"),
+            "cost": ["1,5", "2,25"] * (rows // 2),
+            "name": [f"n{i}" for i in range(rows)],
+            "hole": [None, *rng.normal(size=rows - 1)],
+            "x": rng.normal(size=rows),
+            "y": np.resize([1, 2, 3], rows),
+        }
+    )
+    with pytest.raises(orn.InputError, match="The table has 5 problems") as found:
+        tables.learn_formula(frame, "y ~ .")
+    said = str(found.value)
+    for part in ("'hole'", "contains dates", "numbers with commas", "in every row", "--model"):
+        assert part in said
+    assert tables.learn_formula(frame, "y ~ x", "softmax").encoding.features == ("x",)

@@ -26,11 +26,11 @@ DIGITS = np.resize(np.arange(10), 60)
 @pytest.mark.parametrize(
     ("name", "values", "choices"),
     [
-        ("number", DIGITS, {"linear", "softmax", "poisson"}),
-        ("quality", DIGITS + 3, {"linear", "softmax", "poisson"}),
-        ("shift", DIGITS - 4.0, {"linear", "softmax"}),
+        ("number", DIGITS, {"linear", "softmax", "poisson", "ordinal"}),
+        ("quality", DIGITS + 3, {"linear", "softmax", "poisson", "ordinal"}),
+        ("shift", DIGITS - 4.0, {"linear", "softmax", "ordinal"}),
         ("class", np.resize(np.arange(40), 120), {"linear", "softmax", "poisson"}),
-        ("iris_species", [1, 2, 3] * 10, {"linear", "softmax", "poisson"}),
+        ("iris_species", [1, 2, 3] * 10, {"linear", "softmax", "poisson", "ordinal"}),
     ],
 )
 def test_whole_numbers_that_may_be_classes_are_asked_about(

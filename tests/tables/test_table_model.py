@@ -332,15 +332,20 @@ def test_odds_and_rate_ratios_are_exponentials(tmp_path: Path) -> None:
             tables.learn(houses()[["size <b>", "town", target]], target, family), **quick
         )
         found = model.summary(0.8)
-        assert list(found.columns[-3:]) == [f"{name} ratio", "ratio low 80%", "ratio high 80%"]
+        columns = [f"{name} ratio", "ratio low 80%", "ratio high 80%", "per"]
+        assert list(found.columns[-4:]) == columns
+        per = found["per"][:-1]
+        assert per["size <b>"] == pytest.approx(houses()["size <b>"].std(ddof=0))
+        assert (per.drop("size <b>") == 1.0).all(), "of levels"
         for ratio, own in (("ratio low 80%", "low 80%"), ("ratio high 80%", "high 80%")):
-            np.testing.assert_allclose(found[ratio][:-1], np.exp(found[own][:-1]))
-        assert found.iloc[-1, -3:].isna().all(), "of an intercept there is none"
+            np.testing.assert_allclose(found[ratio][:-1], np.exp(per * found[own][:-1]))
+        assert found.iloc[-1, -4:].isna().all(), "of an intercept there is none"
     houses()[["size <b>", "town", "sold"]].to_csv(tmp_path / "t.csv", index=False)
     words = ("fit", f"{tmp_path}/t.csv", "-t", "sold", "-o", f"{tmp_path}/run", "--draws", "20")
     code, shown, said = run(*words, "--method", "laplace", "-q")
     assert code == 0, said
     assert "odds" in shown
+    assert "per" in shown
     assert "nan" not in shown
 
 

@@ -29,7 +29,14 @@ class DatasetError(OrnsteinError, RuntimeError):
 
 
 class UnstablePlanError(OrnsteinError, ValueError):
-    """The chain would diverge (T2's stability test); the message names directions and remedy."""
+    """The chain would diverge (T2's stability test); the message names directions and remedy.
+
+    ``reason`` is the same without symbols, for a list of methods.
+    """
+
+    def __init__(self, message: str, reason: str = "") -> None:
+        super().__init__(message)
+        self.reason = reason or message
 
 
 class OptimumError(OrnsteinError, RuntimeError):

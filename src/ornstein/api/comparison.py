@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ornstein._base import checks
-from ornstein._base.errors import InputError, OrnsteinError
+from ornstein._base.errors import InputError, OrnsteinError, UnstablePlanError
 from ornstein._base.progress import each
 from ornstein._base.types import Key, Vector
 from ornstein.api.sampling import sample_whole
@@ -180,14 +180,14 @@ def run_one(
     try:
         plan = make_plan(post, name, **given)
     except OrnsteinError as error:
-        return Entry(name, note=str(error), seconds=perf_counter() - began), None
+        return Entry(name, note=_why_not(error), seconds=perf_counter() - began), None
     planning = perf_counter() - began
     settings, note = affordable(plan, draws, chains)
     try:
         result = sample_whole(post, plan, key=key, dtype=dtype, progress=False, **settings)
     except OrnsteinError as error:
         seconds = perf_counter() - began
-        return Entry(name, plan.predicted_kl, note=str(error), seconds=seconds), None
+        return Entry(name, plan.predicted_kl, note=_why_not(error), seconds=seconds), None
     chains, kept, _ = result.flat.shape
     enough = chains * kept > 2 * plan.dim
 
@@ -218,6 +218,10 @@ def run_one(
         note=note if result.status.ok else result.status.message,
     )
     return entry, result
+
+
+def _why_not(error: OrnsteinError) -> str:
+    return error.reason if isinstance(error, UnstablePlanError) else str(error)
 
 
 def affordable(plan: Plan, draws: int, chains: int) -> tuple[dict[str, Any], str]:

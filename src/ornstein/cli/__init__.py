@@ -23,7 +23,7 @@ from ornstein.cli import (
     reporting,
 )
 from ornstein.cli.root import app
-from ornstein.cli.wording import in_options, of_the_system
+from ornstein.cli.wording import in_options, of_the_system, warnings_in_a_line
 
 __all__ = ["app", "main"]
 
@@ -41,7 +41,8 @@ def main() -> None:
     """Run the command line; a user's mistake ends in one line on standard error."""
     _prepare_jax()
     try:
-        app()
+        with warnings_in_a_line():
+            app()
     except (OrnsteinError, OSError) as error:
         own = isinstance(error, OrnsteinError)
         said = in_options(str(error)) if own else of_the_system(cast(OSError, error))

@@ -32,6 +32,7 @@ from ornstein.cli.reading_options import (
     reading,
 )
 from ornstein.cli.root import Quiet, app
+from ornstein.cli.wording import in_options
 
 
 @app.command()
@@ -92,7 +93,7 @@ def compare(
     with phase("fitting, for prior and noise", bars):
         fitted = fit_tables.fit_table(encoded, prior_precision, noise_scale, seed, progress=bars)
     for remark in fitted.remarks:
-        say.print(remark, markup=False, soft_wrap=True)
+        say.print(in_options(remark), markup=False, soft_wrap=True)
     found = ornstein.compare(
         settled(fitted.result),
         names,
@@ -108,8 +109,9 @@ def compare(
         shown.add_row(*row)
     Console().print(shown)
     for note in found.notes:
-        say.print(note, markup=False, soft_wrap=True)
-    Console(highlight=False).print(found.recommendation.reason, markup=False, soft_wrap=True)
+        say.print(in_options(note), markup=False, soft_wrap=True)
+    advice = in_options(found.recommendation.reason)
+    Console(highlight=False).print(advice, markup=False, soft_wrap=True)
     if json_file is not None:
         found.save(json_file)
     if plot is not None:

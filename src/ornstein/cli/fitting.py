@@ -43,6 +43,7 @@ from ornstein.cli.reading_options import (
     reading,
 )
 from ornstein.cli.root import Quiet, app, since_start
+from ornstein.cli.wording import answer_in_options, in_options
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -156,7 +157,12 @@ def fit(
     require_file(table)
     if predict is not None:
         require_file(predict)
-    find(method)
+    engine = find(method).method.engine
+    if batch_size is not None and engine in ("nuts", "laplace"):
+        raise InputError(
+            f"--batch-size is for methods that read minibatches; --method {method} takes all rows "
+            "at once. Leave out one of them."
+        )
     choice("unseen", unseen, UNSEEN)
     mass(interval)
     read_priors(prior)
@@ -315,7 +321,9 @@ def _fit(
     with phase("checking the draws", bars):
         found, diagnosis = fitted.summary(interval), fitted.result.diagnose()
     first, name = quality(fitted.scores, fitted.unscored), fitted.encoding.target.name
-    answered = answers(fitted.result, diagnosis, first, name)
+    found_out = answers(fitted.result, diagnosis, first, name, options["formula"] or "")
+    answered = [answer_in_options(answer) for answer in found_out]
+    remarks = [in_options(remark) for remark in fitted.remarks]
     with phase("comparing predictions with the rows", bars):
         agreement = report.Section(*fitted.fit_picture(pictured))
         regression = regression_sections(fitted, some_rows) if fitted.result.status.ok else []
@@ -323,7 +331,7 @@ def _fit(
         fitted.result,
         title=f"{fitted.encoding.target.name} ({table.name})",
         about=fitted.about(),
-        remarks=fitted.remarks,
+        remarks=remarks,
         summary=found,
         sections=[agreement, *regression],
         command=shlex.join(["ornstein", *sys.argv[1:]]),
@@ -340,16 +348,16 @@ def _fit(
         files["predictions.csv"] = partial(predictions.to_csv, index=False)
     with phase("drawing pictures and writing the folder", bars):
         place = fitted.save(out, files, wanted.overwrite)
-    for remark in fitted.remarks:
+    for remark in remarks:
         say.print(remark, markup=False, soft_wrap=True)
     if wanted.as_json:
         typer.echo(found.to_json(orient="index", force_ascii=False))
         return not failed(answered)
     for answer in answered:
         say.print(str(answer), style=_COLOURS.get(answer.verdict), markup=False, soft_wrap=True)
-    _print_summary(found.drop(columns=report.LEFT_OUT), say)
+    _print_summary(found.drop(columns=report.LEFT_OUT), say, wanted.details)
     if wanted.details:
-        say.print(f"Details\n{diagnosis}", markup=False, soft_wrap=True)
+        say.print(f"Details\n{in_options(str(diagnosis))}", markup=False, soft_wrap=True)
     took = f"{since_start():.0f} s, of which sampling {fitted.result.seconds:.2g} s"
     say.print(f"saved in {place} after {took}", markup=False, soft_wrap=True)
     say.print(f"open {place / 'report.html'}", markup=False, soft_wrap=True)
@@ -359,14 +367,22 @@ def _fit(
     return not failed(answered)
 
 
-def _print_summary(found: "pd.DataFrame", say: Console) -> None:
-    """The coefficients; where the terminal is narrow, the columns that say most of them."""
+_MIXING = {"ess_bulk": "effective draws", "r_hat": "R-hat"}
+
+
+def _print_summary(found: "pd.DataFrame", say: Console, details: bool) -> None:
+    """The coefficients; where the terminal is narrow, the columns that say most of them.
+
+    How well every one mixed is a detail.
+    """
     from ornstein.results import report
 
     console = Console()
+    found = found.rename(columns=_MIXING) if details else found.drop(columns=list(_MIXING))
     ends = [name for name in found.columns if name.startswith("ratio ")]
+    mixing = [name for name in found.columns if name in _MIXING.values()]
     fewer: list[str]
-    for fewer in ([], ends, [*ends, "ess_bulk"], [*ends, "ess_bulk", "r_hat"]):
+    for fewer in ([], ends, [*ends, *mixing[:1]], [*ends, *mixing]):
         some = found.drop(columns=fewer)
         shown = Table("", *some.columns)
         for name, row in report.cells(some):
@@ -374,5 +390,8 @@ def _print_summary(found: "pd.DataFrame", say: Console) -> None:
         if Console(width=_WIDE).measure(shown).maximum <= console.width:
             break
     console.print(shown)
+    if "per" in found:
+        said = "A ratio is for as much more of a column as 'per' says: one standard deviation of "
+        say.print(f"{said}numbers, 1 of levels.")
     if fewer:
         say.print("Further columns, for which the terminal is too narrow, are in summary.csv.")

@@ -1,14 +1,28 @@
 """Errors in the words of the command line: options, where the library names arguments."""
 
+import ast
 import errno
 import re
-from collections.abc import Mapping
+import shlex
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
+
+from rich.console import Console
 
 from ornstein.cli.root import app
 
-_NAMES = {"key": "--seed", "methods": "--method"}  # of arguments whose options have others
+if TYPE_CHECKING:
+    from ornstein.results.answers import Answer
+
+_NAMES = {"key": "--seed", "methods": "--method", "family": "--family", "model": "--model"}
+"""Of arguments whose options have other names."""
+
 _VALUE = r"\[[^\]]*\]|'[^']*'|\"[^\"]*\"|[^\s,;:()]*[^\s,;:().]"
+_OPTION = r"--(?:'[^']*'|[^()'])*"
 _REASONS = {
     errno.ENOENT: "there is no such file or folder",
     errno.EEXIST: "a file is in the way where a folder is needed",
@@ -28,13 +42,18 @@ def in_options(message: str) -> str:
     "--method exakt is not known. Did you mean 'exact'?"
     >>> in_options("Fill them in with missing='impute' (--missing impute).")
     'Fill them in with --missing impute.'
+    >>> in_options("use student_t (--family student_t), or drop=['a (b)'] (--drop 'a (b)')")
+    "use --family student_t, or --drop 'a (b)'"
+    >>> in_options("Leave out more: drop=['a b', 'c'], or use model='linear'.")
+    "Leave out more: --drop 'a b' --drop c, or use --model linear."
     >>> in_options("batch_size must be a whole number.")
     '--batch-size must be a whole number.'
     """
     options = _options()
     names = "|".join(sorted(options, key=len, reverse=True))
-    both = rf"\b(?:{names})(?:=(?:{_VALUE}))? \((--[^()]*)\)"
-    message = re.sub(both, r"\1", message)
+    both = rf"\b({names})(=(?:{_VALUE}))? \(({_OPTION})\)"
+    message = re.sub(both, partial(_of_both, options), message)
+    message = re.sub(r"\b(\w+) \((--\w[\w-]* \1)\)", r"\2", message)
     message = re.sub(rf"\((?:{names})=(?:{_VALUE}), (--[^()]*)\)", r"(\1)", message)
     given = rf"(?<!['\"\w-])({names})=({_VALUE})"
     message = re.sub(given, partial(_written, options), message)
@@ -43,10 +62,49 @@ def in_options(message: str) -> str:
     return re.sub(stated, lambda found: options[found[1]], message)
 
 
+def answer_in_options(answer: "Answer") -> "Answer":
+    """An answer whose remedies name options; its figures stay as they are.
+
+    >>> from ornstein.results.answers import Answer
+    >>> from ornstein.results.diagnosis import Point
+    >>> point = Point("warn", "method='x' is a name in a table.", "method='nuts' (--method nuts)")
+    >>> answer_in_options(Answer("fit", "warn", "No.", [point])).points[0].remedy
+    '--method nuts'
+    """
+    points = [replace(point, remedy=in_options(point.remedy)) for point in answer.points]
+    return replace(answer, sentence=in_options(answer.sentence), points=points)
+
+
+@contextmanager
+def warnings_in_a_line() -> Iterator[None]:
+    """Warnings are a sentence on standard error, without the place in the code."""
+
+    def show(message: Warning | str, *where: object, **how: object) -> None:
+        del where, how
+        said = f"ornstein: {in_options(str(message))}"
+        Console(stderr=True).print(said, style="yellow", markup=False, soft_wrap=True)
+
+    usual = warnings.showwarning
+    warnings.showwarning = show
+    try:
+        yield
+    finally:
+        warnings.showwarning = usual
+
+
+def _of_both(options: Mapping[str, str], found: re.Match[str]) -> str:
+    """The option alone, unless a word before it only seems to be an argument."""
+    return found[3] if found[2] or found[3].split()[0] == options[found[1]] else found[0]
+
+
 def _written(options: Mapping[str, str], found: re.Match[str]) -> str:
-    value = found[2]
+    """An option with a value, or one for each of a list's."""
+    option, value = options[found[1]], found[2]
+    if value[0] == "[" and len(value) > 2:
+        with suppress(ValueError, SyntaxError):
+            return " ".join(f"{option} {shlex.quote(str(v))}" for v in ast.literal_eval(value))
     quoted = value[:1] in ("'", '"') and " " not in value and len(value) > 2
-    return f"{options[found[1]]} {value[1:-1] if quoted else value}"
+    return f"{option} {value[1:-1] if quoted else value}"
 
 
 def _options() -> dict[str, str]:

@@ -41,7 +41,9 @@ def refuse_unstable(
     raise UnstablePlanError(
         f"method={method!r} would diverge: K A must stay below {limit:g}, but reaches it "
         f"along {shown}. There the gradient noise is too small for this gain, as it is where "
-        f"the prior dominates the data. Remedy: {remedy}; a smaller batch_size also helps."
+        f"the prior dominates the data. Remedy: {remedy}; a smaller batch_size also helps.",
+        f"its steps would be too large for {few(list(names.values()))}, of which the prior says "
+        "more than the rows, and its chains would diverge; smaller batches (batch_size) may help.",
     )
 
 
@@ -52,7 +54,9 @@ def refuse_beyond(slowest: float, fastest: float) -> None:
     if fastest >= 2:
         raise UnstablePlanError(
             f"The chain would diverge: K A must stay below 2, but reaches {fastest:.3g} along "
-            "directions that the gain's structure does not resolve. Leave out rho, or raise it."
+            "directions that the gain's structure does not resolve. Leave out rho, or raise it.",
+            "its steps would be too large for how columns are correlated, and its chains would "
+            "diverge.",
         )
 
 

@@ -4,9 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from ornstein._base.checks import aligned
+from ornstein.results import mixing
 from ornstein.results.accuracy import Accuracy
 from ornstein.results.diagnosis import CANNOT_TELL, MODEL, STATIONARITY, Diagnosis, Point, worst
 from ornstein.results.mixed import MixedResult
@@ -61,7 +63,7 @@ class Answer:
 
     def __str__(self) -> str:
         """Question, answer, figures, and what to do, a line each."""
-        lines = [f"{self.verdict:<6}{self.question}", f"{_INDENT}{self.sentence}"]
+        lines = [f"{self.verdict:<5} {self.question}", f"{_INDENT}{self.sentence}"]
         if self.table is not None:
             lines += [_INDENT + line for line in aligned(_rows(self.table))]
         for point in self.points:
@@ -92,13 +94,16 @@ def answers(
     diagnosis: Diagnosis,
     first: Answer | None = None,
     target: str = "",
+    formula: str = "",
 ) -> tuple[Answer, ...]:
     """What a run says to every question, of which the first needs rows that were held out.
 
-    ``target`` is the target's name, for formulas that are recommended.
+    ``target`` is the target's name and ``formula`` that of the fit, for what is recommended.
     """
     first = quality(None) if first is None else first
-    fit = _fit(diagnosis, f"`{target}`" if target and not target.isidentifier() else target)
+    name = f"`{target}`" if target and not target.isidentifier() else target
+    left, right = (part.strip() for part in (formula or f"{name or TARGET} ~ .").split("~", 1))
+    fit = _fit(diagnosis, left, right)
     return first, _convergence(result, diagnosis), _intervals(result, diagnosis), fit
 
 
@@ -136,16 +141,19 @@ def _convergence(result: Result | MixedResult, diagnosis: Diagnosis) -> Answer:
     if not result.status.ok:
         return Answer(CONVERGENCE, "fail", result.status.message)
     check = diagnosis[STATIONARITY]
-    facts = check.meaning.replace("largest R-hat", f"largest R-hat {check.number:.3f}")
+    found, limit = check.number, check.limit
     if check.verdict == "ok":
-        return Answer(CONVERGENCE, "ok", f"Yes: the chains agree ({facts}).")
-    sentence = {"warn": "Nearly", "fail": "No"}[check.verdict]
-    return Answer(
-        CONVERGENCE,
-        check.verdict,
-        f"{sentence}: the chains differ ({facts}).",
-        [Point(check.verdict, "The chains have not forgotten their start.", check.remedy)],
-    )
+        said = f"Yes: the chains agree (R-hat {found:.3f}, below {limit:.3f})."
+        return Answer(CONVERGENCE, "ok", said)
+    if np.isnan(found) or limit is None:
+        said = "No: too few draws to tell."
+    elif found > limit:
+        nearly = {"warn": "Nearly", "fail": "No"}[check.verdict]
+        said = f"{nearly}: the chains differ (R-hat {found:.3f}; up to {limit:.3f} may be chance)."
+    else:
+        said = "No: the chains agree, but their second halves are elsewhere than their first."
+    points = [Point(check.verdict, "The chains have not forgotten their start.", check.remedy)]
+    return Answer(CONVERGENCE, check.verdict, said, points)
 
 
 def _intervals(result: Result | MixedResult, diagnosis: Diagnosis) -> Answer:
@@ -175,15 +183,14 @@ def _uncapitalised(accuracy: Accuracy) -> str:
 def _how_to_come_closer(result: Result | MixedResult) -> str:
     """What brings draws of a run nearer to the posterior, and is not what was done."""
     draws = result.flat.shape[1]
-    more = f"make more draws: draws={4 * draws} (--draws {4 * draws})"
-    if isinstance(result, MixedResult) or result.plan.method == "nuts":
-        return more
-    if result.plan.method == "rotation":
-        return f"{more}; if that does not do, method='nuts' (--method nuts), which takes longer"
-    return "use the default method, which follows posteriors of other shapes: leave out method"
+    if isinstance(result, MixedResult) or result.plan.method in ("nuts", "rotation"):
+        mixed = isinstance(result, MixedResult)
+        return mixing.longer(draws, "nuts" if mixed else result.plan.method)
+    return "use the default method, which follows posteriors of other shapes: method='auto'"
 
 
-def _fit(diagnosis: Diagnosis, target: str) -> Answer:
+def _fit(diagnosis: Diagnosis, left: str, right: str) -> Answer:
+    """``left`` and ``right`` are the sides of the fit's formula."""
     check = next((one for one in diagnosis if one.name == MODEL), None)
     if check is None:
         return Answer(FIT, UNJUDGED, "Not judged by a number: see the pictures.")
@@ -191,10 +198,12 @@ def _fit(diagnosis: Diagnosis, target: str) -> Answer:
         allowed = f" {diagnosis.allowed}" if diagnosis.allowed else ""
         return Answer(FIT, "ok", f"Yes, as far as these rows can tell.{allowed}")
     if check.verdict == CANNOT_TELL:
-        said = "The rows are too few for the parameters to tell."
-        return Answer(FIT, CANNOT_TELL, said)
+        said = "The rows are too few for so many parameters: misfit would look like chance."
+        if "too few" in check.meaning:
+            said = f"{check.meaning}."
+        return Answer(FIT, CANNOT_TELL, f"{said} {diagnosis.allowed}".rstrip())
     points = tuple(
-        replace(point, remedy=point.remedy.replace(TARGET, target or TARGET))
+        replace(point, remedy=point.remedy.replace(TARGET, left).replace("~ .", f"~ {right}"))
         for point in diagnosis.on_model
     )
     if not points:

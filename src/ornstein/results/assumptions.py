@@ -18,6 +18,7 @@ from ornstein.models.glm import Glm
 from ornstein.models.hyper_targets import DrawnHyper
 from ornstein.models.posterior import Posterior
 from ornstein.planning.plans import Plan
+from ornstein.results import mixing
 from ornstein.results.accuracy import Accuracy, measure
 from ornstein.results.arviz import ess, rhat
 from ornstein.results.diagnosis import (
@@ -230,7 +231,7 @@ def _quadratic_loss(post: Posterior, plan: Plan, draws: Vector) -> Check:
         number,
         "nats between the posterior and its Gaussian approximation",
         _verdict(number, 0.05, 0.3),
-        "transform the parameters, or use method='nuts' (--method nuts), which follows any shape",
+        "transform the parameters, or use method='nuts', which follows any shape",
     )
 
 
@@ -249,6 +250,12 @@ def _model(
         verdict = CANNOT_TELL
     allowed = explained(misfit, family, plan.target)
     meaning = " ".join(point.sentence for point in points)
+    if verdict == CANNOT_TELL:
+        meaning = (
+            f"{misfit.rows:,} rows are too few to check {misfit.parameters:,} coefficients: by "
+            "chance alone the rows scatter so that an interval half as wide as it should be "
+            "would not be noticed"
+        )
     check = Check(
         MODEL,
         "the model fits: its rows are as it would simulate them",
@@ -272,7 +279,7 @@ def _specification(plan: Plan) -> tuple[Check, tuple[Point, ...], str]:
         where = f"on average (C / A from {ratios.min():.2g} to {ratios.max():.2g} along the basis)"
     else:
         ratios = _noise_over_curvature(plan)
-        remedy = "check the model, or use method='sandwich' (--method sandwich)"
+        remedy = "check the model, or use method='sandwich'"
         low, high = float(max(ratios[0], 1e-12)), float(ratios[-1])
         where = f"at most (C / A from {low:.2g} to {high:.2g})"
         chance = (1 + np.sqrt(_KURTOSIS * plan.dim / plan.num_data)) ** 2
@@ -322,6 +329,7 @@ def _stationarity(plan: Plan, draws: Vector) -> Check:
     """Rank-normalised split R-hat, and the drift of means between halves of the chains."""
     number, meaning, verdict = float("nan"), "too few draws to tell", "fail"
     chains, count, dim = draws.shape
+    limit = None
     half = count // 2
     if half >= 4:
         halves = np.concatenate([draws[:, :half], draws[:, half : 2 * half]])
@@ -329,16 +337,21 @@ def _stationarity(plan: Plan, draws: Vector) -> Check:
         error = halves.reshape(-1, dim).std(axis=0) * np.sqrt(4 / ess(halves, "mean"))
         first, second = halves[:chains].mean(axis=(0, 1)), halves[chains:].mean(axis=(0, 1))
         drift = np.max(np.abs(first - second) / error)
-        meaning = f"largest R-hat (drift between halves {drift:.1f} standard errors)"
+        limit = mixing.largest_rhat(dim, 2 * chains, half)
+        meaning = (
+            f"largest R-hat, of which up to {limit:.3f} may be chance (drift between halves "
+            f"{drift:.1f} standard errors)"
+        )
         drifts = drift > -scipy.special.ndtri(0.0005 / dim)
-        verdict = "fail" if drifts else _verdict(number, 1.01, 1.05)
+        verdict = "fail" if drifts else _verdict(number, limit, limit + 0.04)
     return Check(
         STATIONARITY,
         "chains have forgotten their start",
         number,
         meaning,
         verdict,
-        "make more draws" + ", or raise warmup and thin" * plan.is_chain,
+        mixing.longer(count, plan.method),
+        limit,
     )
 
 

@@ -155,20 +155,20 @@ class Comparison:
     def legend(self) -> str:
         """How to read the table."""
         return (
-            "Means are off by posterior standard deviations (sd), at worst; the time is that of "
-            f"planning and {EFFECTIVE:,} effective draws."
+            "How far draws are from the posterior, at worst: their means in its standard "
+            "deviations (sd), their standard deviations (sds) in percent. The time is that of "
+            f"planning and of {EFFECTIVE:,} effective draws, worth as many independent ones."
         )
 
     @property
     def notes(self) -> list[str]:
-        """Why methods were not run, or how, a sentence each."""
-        return [
-            f"{entry.method}: {entry.note}"
-            if entry.ran
-            else f"{entry.method} not run: {entry.note}"
-            for entry in self.entries
-            if entry.note
-        ]
+        """Why methods were not run, or how, a sentence each; methods of one note together."""
+        together: dict[tuple[str, str], list[str]] = {}
+        for entry in self.entries:
+            if entry.note:
+                key = ("" if entry.ran else " not run", entry.note)
+                together.setdefault(key, []).append(entry.method)
+        return [f"{', '.join(names)}{how}: {note}" for (how, note), names in together.items()]
 
     def __str__(self) -> str:
         """A readable table, the notes, and the recommendation."""

@@ -39,7 +39,10 @@ class Point:
 
 @dataclass(frozen=True)
 class Check:
-    """One row: ``verdict``, on its own assumption, is one of :data:`VERDICTS`."""
+    """One row: ``verdict``, on its own assumption, is one of :data:`VERDICTS`.
+
+    ``limit`` is what the number may be at most where that depends on the run.
+    """
 
     name: str
     assumption: str
@@ -47,6 +50,7 @@ class Check:
     meaning: str
     verdict: str
     remedy: str
+    limit: float | None = None
 
     def __str__(self) -> str:
         """What is assumed, and the name."""

@@ -6,7 +6,7 @@ rare levels are not mistaken for misfit. What chance does not explain counts if 
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -33,8 +33,12 @@ INTERVALS, SPREAD, OUTLIERS, TAILS = "intervals", "spread", "outliers", "tails"
 BEND, ZEROS, SEPARATION = "bend", "zeros", "separation"
 """Kinds of findings."""
 
+SKEWED = "skewed"
+"""Beside an interval's name, where residuals reach farther up than down."""
+
 _WIDTHS, _SPREADS, _BENDS = (1.25, 2.0), (1.1, 1.5), (0.02, 0.2)  # that warn, that fail
 _SHARE, _ZERO_SHARE = 0.05, 0.03  # of rows inside an interval, and at zero: differences that warn
+_SKEWED = 0.15  # of the range of nine tenths of the residuals, by which its middle is off
 _DOMINATED = 0.3  # share of all squares that a few rows have, where they spoil the rest
 _EVENTS = 10  # that a level would have by the overall share, and has none
 
@@ -55,11 +59,16 @@ class Finding:
 
 @dataclass(frozen=True)
 class Misfit:
-    """All findings; ``blind`` where chance is so large that an error would not be seen."""
+    """All findings; ``blind`` where chance is so large that an error would not be seen.
+
+    ``prior_given`` says that the prior precision was neither learned nor drawn.
+    """
 
     findings: tuple[Finding, ...]
     blind: bool
     rows: int
+    parameters: int
+    prior_given: bool = False
 
     @property
     def verdict(self) -> str:
@@ -73,7 +82,10 @@ def examine(post: Posterior, plan: Plan, drawn: DrawnHyper | None = None) -> Mis
     """What a ready-made model misses in its rows; None for other models."""
     with double_precision():
         rows = fitted_rows(post, plan, SIMULATIONS, drawn)
-        return None if rows is None else _examined(rows, _names(post, rows))
+        if rows is None:
+            return None
+        given = "prior_precision" not in (post.hyperparameters or ())
+        return replace(_examined(rows, _names(post, rows)), prior_given=given)
 
 
 def _names(post: Posterior, rows: FittedRows) -> tuple[str, ...]:
@@ -108,7 +120,7 @@ def _examined(rows: FittedRows, names: tuple[str, ...]) -> Misfit:
     logs = every.widths[:, measure.informed]
     blind = bool(logs.size) and float(np.median(logs.std(axis=0))) > _BLIND
     few = len(rows.y) < 2 * rows.coef.size
-    return Misfit(tuple(found), blind or few, len(rows.y))
+    return Misfit(tuple(found), blind or few, len(rows.y), rows.coef.size)
 
 
 class _Measure:
@@ -206,7 +218,9 @@ def _tails(seen: _Statistics, chance: _Statistics, measure: _Measure) -> list[Fi
     worst = int(np.argmax(np.abs(off)))
     if abs(off[worst]) < _SHARE or not exceeds(inside, usual, _LEVEL).any():
         return []
-    return [Finding(TAILS, "warn", float(inside[worst]), (("50%", "90%")[worst],))]
+    low, middle, high = np.quantile(seen.scores, (0.05, 0.5, 0.95))
+    skewed = (SKEWED,) if high + low - 2 * middle > _SKEWED * (high - low) else ()
+    return [Finding(TAILS, "warn", float(inside[worst]), (("50%", "90%")[worst], *skewed))]
 
 
 def _bends(
@@ -268,13 +282,18 @@ def _squares(rows: FittedRows) -> tuple[list[int], Vector]:
 
 
 def _separation(rows: FittedRows, names: Sequence[str]) -> list[Finding]:
-    """Classes that the columns separate, all rows or those of one level."""
+    """Classes that the columns separate, all rows or those of one level.
+
+    The size is the number of separated classes where some are not, else 0.
+    """
+    if rows.family.name == "softmax":
+        return _separated_classes(rows)
     if rows.family.name != "logistic":
         return []
     one = rows.y > 0
     eta = rows.predictor
     if one.any() and not one.all() and eta[one].min() > eta[~one].max():
-        return [Finding(SEPARATION, "warn", 1.0)]
+        return [Finding(SEPARATION, "warn", 0.0)]
     rate = min(one.mean(), 1 - one.mean())
     found = []
     for name, column in zip(names, rows.design.T, strict=False):
@@ -286,3 +305,14 @@ def _separation(rows: FittedRows, names: Sequence[str]) -> list[Finding]:
             if len(own) * rate > _EVENTS and own.min() == own.max():
                 found.append(name)
     return [Finding(SEPARATION, "warn", float(len(found)), tuple(found))] if found else []
+
+
+def _separated_classes(rows: FittedRows) -> list[Finding]:
+    """Classes of several whose own rows are all nearer to them than any other row."""
+    eta, count = rows.predictor, 0
+    for k in range(eta.shape[1]):
+        own = rows.y == k
+        lead = eta[:, k] - np.delete(eta, k, axis=1).max(axis=1)
+        count += bool(own.any()) and lead[own].min() > lead[~own].max()
+    some = float(count) if count < eta.shape[1] else 0.0
+    return [Finding(SEPARATION, "warn", some)] if count else []

@@ -16,6 +16,7 @@ from ornstein._base.precision import double_precision
 from ornstein._base.types import Array, Vector
 from ornstein.linalg import small
 from ornstein.models.random_effects.specification import Specification
+from ornstein.results import mixing
 from ornstein.results.accuracy import Accuracy, judged
 from ornstein.results.arviz import ess, rhat
 from ornstein.results.diagnosis import STATIONARITY, Check, Diagnosis
@@ -49,14 +50,18 @@ def _verdict(number: float, good: float, bad: float) -> str:
 
 
 def _stationarity(draws: Vector) -> Check:
-    number = float(np.max(rhat(draws))) if draws.shape[1] >= 8 else float("nan")
+    chains, count, dim = draws.shape
+    number = float(np.max(rhat(draws))) if count >= 8 else float("nan")
+    limit = mixing.largest_rhat(dim, 2 * chains, max(count // 2, 1))
     return Check(
         STATIONARITY,
         "chains have forgotten their start",
         number,
-        "largest R-hat of coefficients, standard deviations and correlations",
-        _verdict(number, 1.01, 1.05),
-        "make more draws (--draws)",
+        "largest R-hat of coefficients, standard deviations and correlations, of which up to "
+        f"{limit:.3f} may be chance",
+        _verdict(number, limit, limit + 0.04),
+        mixing.longer(count, "nuts"),
+        limit,
     )
 
 
@@ -70,7 +75,7 @@ def _effective(draws: Vector, names: list[str]) -> Check:
         number,
         f"effective draws of {names[worst]}, which has the fewest",
         _verdict(-number, -_ENOUGH, -_ENOUGH / 4),
-        "make more draws (--draws)",
+        mixing.longer(draws.shape[1], "nuts"),
     )
 
 

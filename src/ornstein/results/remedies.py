@@ -1,5 +1,6 @@
 """What a model misses in its rows, in words, with one next step that works for each."""
 
+import re
 from collections.abc import Iterator
 
 from ornstein._base.checks import few, shown
@@ -8,6 +9,7 @@ from ornstein.results.misfit import (
     INTERVALS,
     OUTLIERS,
     SEPARATION,
+    SKEWED,
     SPREAD,
     TAILS,
     ZEROS,
@@ -18,15 +20,25 @@ from ornstein.results.misfit import (
 _ALLOWED = {
     OUTLIERS: "In this family they pull little.",
     TAILS: "They make room for rows that lie far off.",
-    INTERVALS: "That is so without method='sandwich'; these allow for it.",
 }
-_CAUSES = {INTERVALS: {SPREAD, OUTLIERS, ZEROS}, SPREAD: {ZEROS}}
+_GIVEN = "That prior is given."
+_LEARNED = "To give it: prior_precision=1, or what is known."
+_WIDER = "Intervals of coefficients allow for it, those of predictions do not."
+_CAUSES = {INTERVALS: {SPREAD, OUTLIERS, ZEROS, BEND, SEPARATION}, SPREAD: {ZEROS}}
 """Findings that others bring about."""
 
 TARGET = "TARGET"
 """What stands for the target's name in formulas."""
 
-_SANDWICH = "method='sandwich' (--method sandwich) has intervals that are right all the same"
+ALL = f"{TARGET} ~ ."
+"""What stands for the formula of the fit in those that are recommended."""
+
+_SANDWICH = "use method='sandwich', by which intervals of coefficients are right all the same"
+_LOGARITHM = (
+    "model its logarithm, which takes values far above the others: "
+    f"formula='log({TARGET}) ~ .' with family='student_t'"
+)
+_POSITIVE = ("gamma", "weibull", "exponential")
 
 
 def sentences(found: Misfit, family: str, target: str) -> Iterator[tuple[Finding, str, str]]:
@@ -36,22 +48,27 @@ def sentences(found: Misfit, family: str, target: str) -> Iterator[tuple[Finding
     """
     kinds = {one.kind for one in found.findings}
     for one in found.findings:
-        if one.kind in _allowed(found, family, target) or kinds & _CAUSES.get(one.kind, set()):
+        if _allowance(one, found, family, target) or kinds & _CAUSES.get(one.kind, set()):
             continue
         yield one, _said(one), _step(one, family)
 
 
 def explained(found: Misfit, family: str, target: str) -> str:
     """What is allowed for already; empty if nothing is."""
-    allowed = [one for one in found.findings if one.kind in _allowed(found, family, target)]
-    return " ".join(f"{_said(one)} {_ALLOWED[one.kind]}" for one in allowed)
+    allowed = [(one, _allowance(one, found, family, target)) for one in found.findings]
+    return " ".join(f"{_said(one)} {why}" for one, why in allowed if why)
 
 
-def _allowed(found: Misfit, family: str, target: str) -> set[str]:
-    """Kinds of findings that the draws allow for."""
-    far = family == "student_t" and any(one.kind == OUTLIERS for one in found.findings)
-    outliers = {OUTLIERS, TAILS} if far else set()
-    return outliers | ({INTERVALS} if target == "sandwich" else set())
+def _allowance(one: Finding, found: Misfit, family: str, target: str) -> str:
+    """How the draws allow for a finding, whose remedy was followed; empty if they do not."""
+    if target == "sandwich" and _SANDWICH in _step(one, family):
+        return _WIDER
+    far = family == "student_t" and any(other.kind == OUTLIERS for other in found.findings)
+    if far and one.kind in _ALLOWED:
+        return _ALLOWED[one.kind]
+    if one.kind == SEPARATION and found.prior_given:
+        return _GIVEN
+    return _LEARNED if one.kind == SEPARATION and family == "softmax" else ""
 
 
 def _said(one: Finding) -> str:
@@ -82,61 +99,102 @@ def _said(one: Finding) -> str:
         )
     if one.kind == SEPARATION:
         where = f" {names}" if one.names else ""
-        return f"The columns{where} separate the classes: how large the effect is, the prior says."
+        which = "the classes" if one.names or not one.size else f"{one.size:.0f} of the classes"
+        return f"The columns{where} separate {which}: how large effects are, the prior says."
     narrow = "narrow" if one.size > 1 else "wide"
     return f"Intervals of {names} are about {times} too {narrow}, if rows are independent."
 
 
 def _step(one: Finding, family: str) -> str:
     if one.kind == OUTLIERS:
-        look = "look at these rows and correct or leave out what is wrong"
-        other = {
-            "linear": "student_t (--family student_t), by which outliers pull less",
-            "poisson": "negative_binomial (--family negative_binomial), if counts are like that",
-        }
-        return f"{look}; if they are right, use {other[family]}" if family in other else look
+        return f"{_LOOK}; if they are right, {_beyond_outliers(family)}"
     if one.kind in (SPREAD, ZEROS):
-        return _of_counts(one, family)
+        return _of_scatter(one, family)
     if one.kind == TAILS:
-        if one.names[0] == "50%" and one.size < 0.5:  # flatter than any family here
-            return (
-                "look at the residuals for two heaps or an end; a column or a term that is missing "
-                "may explain them"
-            )
-        if family == "linear":
-            return (
-                "use student_t (--family student_t) for outliers to both sides; for a skewed "
-                "target above 0, gamma (--family gamma)"
-            )
-        return f"try another family than {family} (--family)"
+        return _of_tails(one, family)
     if one.kind == BEND:
-        name = _quoted(one.names[0])
-        return f"add the square: --formula '{TARGET} ~ . + I({name}**2)', or poly({name}, 2)"
+        return _of_bend(one.names[0])
     if one.kind == SEPARATION:
+        prior = "give the prior, such as prior_precision=1"
         if one.names:
-            drop = f"leave the column out (--drop {shown(one.names[0])})"
-            return f"give the prior (--prior-precision), or {drop}"
-        return "give the prior (--prior-precision): nothing in these rows limits the effects"
+            return f"{prior}, or leave the column out, drop=[{_column(one.names[0])!r}]"
+        return f"{prior}: nothing in these rows limits the effects"
     return _SANDWICH
 
 
-def _of_counts(one: Finding, family: str) -> str:
-    if family == "poisson":
-        if one.kind == ZEROS and one.size > 0:
-            return "use zero_inflated_poisson (--family zero_inflated_poisson)"
-        return "use negative_binomial (--family negative_binomial), whose counts vary as they do"
-    if family == "negative_binomial" and one.kind == ZEROS:
-        return "use zero_inflated_poisson or hurdle_poisson (--family hurdle_poisson)"
-    if family in ("zero_inflated_poisson", "hurdle_poisson"):
-        return "use negative_binomial (--family negative_binomial), whose counts vary more"
+_LOOK = "look at these rows and correct or leave out what is wrong"
+
+
+def _beyond_outliers(family: str) -> str:
     if family == "linear":
+        return "use family='student_t', by which outliers pull less"
+    if family == "poisson":
+        return "use family='negative_binomial', if counts are like that"
+    return _LOGARITHM if family in _POSITIVE else _SANDWICH
+
+
+def _of_scatter(one: Finding, family: str) -> str:
+    """Of counts, and of families whose variance follows from their mean."""
+    if one.kind == ZEROS and one.size < 0 and family != "hurdle_poisson":
+        return "use family='hurdle_poisson', whose share of zeros is its own"
+    if family == "poisson":
+        if one.kind == ZEROS:
+            return "use family='zero_inflated_poisson'"
+        return "use family='negative_binomial', whose counts vary as they do"
+    if family == "negative_binomial" and one.kind == ZEROS:
         return (
-            "the noise scale does not suit: leave it out (--noise-scale), so that it is drawn; in "
-            "Python, sample with hyper='draw'"
+            "use family='zero_inflated_poisson'; if counts above zero vary more than it says, "
+            f"{_SANDWICH}"
         )
+    if family == "linear":
+        return "leave out noise_scale, which does not suit, so that it is drawn"
     if family == "exponential":
-        return "use gamma or weibull (--family weibull), whose spread is learned"
-    return _SANDWICH
+        return "use family='weibull', whose spread is learned"
+    return _LOGARITHM if family in _POSITIVE else _SANDWICH
+
+
+def _of_tails(one: Finding, family: str) -> str:
+    if one.names[0] == "50%" and one.size < 0.5 and family not in _POSITIVE:
+        return (  # flatter than any family here
+            "look at the residuals for two heaps or an end, which a missing column may explain; if "
+            f"there is none, {_SANDWICH}"
+        )
+    if SKEWED in one.names and family in ("linear", "student_t"):
+        return f"if {TARGET} is above 0 throughout, {_LOGARITHM}; else {_SANDWICH}"
+    if family == "linear":
+        return "use family='student_t', which has room for rows that lie far off"
+    if family == "exponential":
+        return "use family='weibull', whose spread is learned"
+    return _LOGARITHM if family in _POSITIVE else _SANDWICH
+
+
+_TERM = re.compile(r"(I|poly|bs|ns|cr|log|sqrt|exp)\(\s*(`[^`]+`|\w+)\s*(?:\*\*|,|\)).*")
+_POWERS = ("I", "poly")
+_OF_DATES = re.compile(r" \((days|(season|time of day), (sine|cosine))\)$")  # columns of no formula
+
+
+def _of_bend(name: str) -> str:
+    """A square of a column; a spline where there are powers already, with more knots if it is one.
+
+    Names of a formula's columns are its terms.
+    """
+    term = _TERM.fullmatch(name)
+    if _OF_DATES.search(name):
+        return f"add a column with its square to the table; else {_SANDWICH}"
+    if term is None:
+        column = _quoted(name)
+        return f"add the square: formula='{ALL} + I({column}**2)', or poly({column}, 2)"
+    kind, column = term[1], term[2]
+    if kind in _POWERS:
+        return f"let a spline follow it: formula='{ALL} + bs({column}, df=5)'"
+    if kind in ("bs", "ns", "cr"):
+        return f"give the spline of {column} more knots, a larger df; or {_SANDWICH}"
+    return f"add the square: formula='{ALL} + I({name}**2)'"
+
+
+def _column(name: str) -> str:
+    """The column of a level, such as town of ``town=Ulm`` or ``town[T.Ulm]``."""
+    return re.split(r"=|\[T\.", name)[0]
 
 
 def _quoted(name: str) -> str:

@@ -243,6 +243,11 @@ def kept_command(folder: str | Path) -> dict[str, Any]:
     """What :func:`keep_command` kept."""
     path = Path(folder) / COMMAND
     if not path.is_file():
+        if path.parent.is_dir() and all(_is_ours(entry.name) for entry in path.parent.iterdir()):
+            raise InputError(
+                f"{folder} has no {COMMAND}: the command was stopped before it kept anything, so "
+                "there is nothing to resume. Run it again, with the same --checkpoint."
+            )
         raise InputError(
             f"{folder} is not a checkpoint of a command: it has no {COMMAND}. Name the folder that "
             "was given as --checkpoint."
@@ -256,12 +261,17 @@ def _make(place: Path) -> None:
         raise InputError(f"checkpoint: {place} is a file; name a folder.")
     place.mkdir(parents=True, exist_ok=True)
     for name in sorted(entry.name for entry in place.iterdir()):
-        whole = name.removeprefix(".").removesuffix(".part")
-        if not _OURS.fullmatch(name) and not (_OURS.fullmatch(whole) and name == part_of(whole)):
+        if not _is_ours(name):
             raise InputError(
                 f"checkpoint: {place} holds {name!r}, which is not part of a checkpoint; name "
                 "another folder."
             )
+
+
+def _is_ours(name: str) -> bool:
+    """Whether a file is one of a checkpoint, or of one that was being written."""
+    whole = name.removeprefix(".").removesuffix(".part")
+    return bool(_OURS.fullmatch(name) or (_OURS.fullmatch(whole) and name == part_of(whole)))
 
 
 @contextmanager

@@ -60,6 +60,11 @@ def arrow_table(
     return pa.table(taken)
 
 
+def column_names(frame: Any) -> list[str]:
+    """Names of a table's columns as text, no two alike."""
+    return _names(_opened(frame))
+
+
 def require_columns(frame: Any, names: list[str]) -> None:
     """Refuse a table that lacks columns."""
     _require(_names(_opened(frame)), names)

@@ -160,16 +160,16 @@ def _learning_remarks(model: TableModel) -> list[str]:
     learning = model.result.learning
     if learning is None:
         return []
-    units = {
-        "prior_precision": "of standardised coefficients",
-        "noise_scale": f"in the unit of {shown(model.encoding.target.name)}",
+    drawn = model.result.hyper is not None
+    meanings = {
+        "prior_precision": "how strongly standardised coefficients are drawn towards 0",
+        "noise_scale": f"how far {shown(model.encoding.target.name)} scatters, in its unit",
     }
     learned = [
-        f"{name.replace('_', ' ')} {number_text(**entry)} ({units[name]})"
+        f"{name.replace('_', ' ')} {number_text(**entry)} ({meanings[name]})"
         for name, entry in model.hyperparameters().items()
         if entry["learned"] and not isinstance(entry["value"], list)
     ]
-    drawn = model.result.hyper is not None
     how = "Drawn with the coefficients (median, 90% interval)" if drawn else "Learned"
     remarks = [f"{how}: {', '.join(learned)}."] if learned else []
     if fitting.is_determined(model.result):

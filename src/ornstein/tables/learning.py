@@ -142,7 +142,8 @@ def guess_model(frame: Any, target: str) -> tuple[str, str]:
         ...
     ornstein._base.errors.AmbiguousTargetError: 'digit' has 3 distinct whole numbers, 0 to 3, and \
 a name that classes have. They may be measurements (model='linear', --model linear), classes \
-(model='softmax', --model softmax) or counts (model='poisson', --model poisson): choose one.
+(model='softmax', --model softmax), counts (model='poisson', --model poisson) or ratings \
+(model='ordinal', --model ordinal): choose one.
     """
     table = arrow_table(frame, [target])
     _require_values(table, target)

@@ -138,7 +138,8 @@ class TableModel(Toolbox):
         """Every coefficient in the units of the table, with the columns of ``Result.summary``.
 
         Those of a logistic or Poisson model have odds or rate ratios beside them, with intervals:
-        what the odds or the rate is multiplied by for one unit more.
+        what the odds or the rate is multiplied by for as much more of a column as ``per`` says,
+        which is one standard deviation of numbers, and 1 of levels and of columns of 0 and 1.
         """
         encoding, family = self.encoding, self.encoding.family
         params = self.result.unconstrained
@@ -236,13 +237,13 @@ class TableModel(Toolbox):
 
     def _ratios(self, coef: Vector, interval: float) -> pd.DataFrame:
         """Median and central interval of the exponentials of coefficients, (..., columns)."""
-        tail = (1 - interval) / 2
-        flat = coef.reshape(-1, coef.shape[-1])
+        tail, per = (1 - interval) / 2, _steps(self.encoding)
+        flat = per * coef.reshape(-1, coef.shape[-1])
         with np.errstate(over="ignore"):
             ends = np.exp(np.quantile(flat, [0.5, tail, 1 - tail], axis=0))
         low, high = (f"ratio {end}" for end in interval_ends(interval))
-        names = (self.encoding.family.ratio, low, high)
-        return pd.DataFrame(dict(zip(names, ends, strict=True)), index=self.encoding.features)
+        columns = dict(zip((self.encoding.family.ratio, low, high), ends, strict=True))
+        return pd.DataFrame({**columns, "per": per}, index=self.encoding.features)
 
     def about(self) -> dict[str, str]:
         """Facts about the run, for a report."""
@@ -380,6 +381,15 @@ def _stated(
     """A hyperparameter and where it is from."""
     origin = "given" if not learned else "learned" if interval is None else "drawn"
     return f"{number_text(value, learned, interval)}, {origin}"
+
+
+def _steps(encoding: Encoding | FormulaEncoding) -> Vector:
+    """How much more of every column ratios are for: 1 of indicators, else a standard deviation."""
+    scale, centre = encoding.units.scale, encoding.units.centre
+    indicator = np.isclose(scale**2, centre * (1 - centre), rtol=1e-6, atol=0.0)
+    if isinstance(encoding, FormulaEncoding):
+        indicator |= np.array(["[T." in name for name in encoding.features], bool)
+    return np.where(indicator, 1.0, scale)
 
 
 def number_text(

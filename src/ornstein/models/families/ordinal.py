@@ -31,6 +31,7 @@ class Ordinal(Family):
 
     name = "ordinal"
     latent = "logistic"
+    meaning = "ratings"
     discrete = True
     canonical = False
     most_classes = 20

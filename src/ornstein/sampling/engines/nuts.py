@@ -213,9 +213,9 @@ def _ending(draws: Sequence[Vector], chains: Sequence[NutsChain]) -> Status:
     diverged = sum(int(chain.divergences) for chain in chains)
     if diverged:
         warnings.warn(
-            f"{diverged} of {sum(map(len, draws))} NUTS trajectories diverged: the "
-            "draws may miss a part of the posterior. Raise tune, or give the model parameters in "
-            "which its curvature varies less.",
+            f"{diverged} of {sum(map(len, draws)):,} NUTS trajectories diverged: the draws may "
+            "miss a part of the posterior. A stronger prior helps, or a larger tune, or parameters "
+            "in which the posterior's curvature varies less.",
             DivergenceWarning,
             stacklevel=5,
         )

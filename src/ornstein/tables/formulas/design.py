@@ -19,8 +19,9 @@ import pyarrow as pa
 
 from ornstein._base.checks import few, names_of, shown
 from ornstein._base.errors import InputError
+from ornstein._base.problems import Problems
 from ornstein.storage import codec
-from ornstein.tables import columns
+from ornstein.tables import columns, suspects
 from ornstein.tables.formulas.expressions import ARITHMETIC, Expression, Floats, refuse
 
 _MOST_LEVELS = 1000
@@ -158,6 +159,20 @@ def plan_design(fixed: str, formula: str, table: pa.Table) -> Design:
     return Design(terms, formula, tuple(raw))
 
 
+def check_columns(
+    fixed: str, formula: str, names: list[str], table: pa.Table, problems: Problems
+) -> None:
+    """Note what is wrong with the columns of fixed effects, of those that the table has."""
+    _, coded, used = _checked_terms(fixed, formula, names)
+    for name in used:
+        if name in table.column_names:
+            with problems.noted():
+                raw = _raw_column(name, table[name], name in coded)
+                if raw.levels is not None and name not in coded:
+                    suspects.refuse_disguised(name, raw.levels, "The column")
+                    _refuse_names(name, raw.levels, table.num_rows)
+
+
 def _checked_terms(fixed: str, formula: str, names: list[str]) -> tuple[str, set[str], list[str]]:
     """Formulaic's formula, columns whose numbers are levels, and all columns in use."""
     import formulaic
@@ -201,6 +216,14 @@ def _raw_column(name: str, column: Any, coded: bool) -> RawColumn:
     values = tuple(np.unique(numbers).tolist()) if coded else ()
     _refuse_many(name, len(values))
     return RawColumn(name, None, whole, float(numbers[0]), values)
+
+
+def _refuse_names(name: str, levels: tuple[str, ...], rows: int) -> None:
+    if len(levels) == rows:
+        raise InputError(
+            f"Column {shown(name)} has a different level in every row, such as "
+            f"{names_of(levels[:3])}: nothing can be learned. Leave it out of the formula."
+        )
 
 
 def _refuse_many(name: str, count: int) -> None:

@@ -10,14 +10,15 @@ import pyarrow as pa
 
 from ornstein._base.checks import choice, few, names_of, shown
 from ornstein._base.errors import InputError
+from ornstein._base.problems import Problems
 from ornstein.models.families import FAMILIES, TargetColumn, family_name
 from ornstein.models.random_effects.builder import refuse_several
 from ornstein.models.random_effects.posterior import GroupRows
 from ornstein.tables import columns
-from ornstein.tables.arrow import arrow_table
+from ornstein.tables.arrow import arrow_table, column_names
 from ornstein.tables.columns import Floats, complete_rows, listing, missing_counts
 from ornstein.tables.encoding import Target
-from ornstein.tables.formulas.design import plan_design
+from ornstein.tables.formulas.design import check_columns, plan_design
 from ornstein.tables.formulas.effects import GroupEffects, learn_effects, plan_bar, row_levels
 from ornstein.tables.formulas.encoding import FormulaEncoding, target_values
 from ornstein.tables.formulas.expressions import Expression, refuse
@@ -86,11 +87,16 @@ def learn_formula(
     ('x', 'I(x ** 2)')
     """
     choice("missing", missing, ("refuse", "drop"))
-    whole = arrow_table(frame)
-    names = whole.column_names
+    names, problems = column_names(frame), Problems()
     parsed = parse_formula(_without_dot(formula, names))
-    used = _used(parsed, names)
-    table, notes = _complete(whole.select(used), missing)
+    table = arrow_table(frame, _used(parsed, names), problems=problems)
+    table, notes = _complete(table, missing, problems)
+    check_columns(parsed.fixed, parsed.text, names, table, problems)
+    response = [Expression(text, parsed.text, names).used for text in parsed.response]
+    if {name for some in response for name in some} <= set(table.column_names):
+        with problems.noted():
+            _target(parsed, family, table)
+    problems.raise_all("The table")
     design = plan_design(parsed.fixed, parsed.text, table).learned(table)
     model, target, guess = _target(parsed, family, table)
     values, found = design.matrix(table)
@@ -165,17 +171,20 @@ def _used(parsed: ParsedFormula, names: list[str]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _complete(table: pa.Table, missing: str) -> tuple[pa.Table, list[str]]:
+def _complete(table: pa.Table, missing: str, problems: Problems) -> tuple[pa.Table, list[str]]:
+    """The rows without missing values, with which the rest is looked at if they are refused."""
     counts = missing_counts(table)
     if not counts:
         return table, []
-    if missing == "refuse":
-        raise InputError(
-            f"Missing values in {listing(counts)}. Have those rows dropped (missing='drop', on the "
-            "command line --missing drop)."
-        )
+    with problems.noted():
+        if missing == "refuse":
+            raise InputError(
+                f"Missing values in {listing(counts)}. Have those rows dropped with "
+                "missing='drop' (--missing drop)."
+            )
     kept = table.filter(complete_rows(table))
     if not kept.num_rows:
+        problems.raise_all("The table")
         raise InputError(f"Every row has missing values: {listing(counts)}.")
     gone = table.num_rows - kept.num_rows
     return kept, [
