@@ -24,7 +24,11 @@ _ALLOWED = {
 _GIVEN = "That prior is given."
 _LEARNED = "To give it: prior_precision=1, or what is known."
 _WIDER = "Intervals of coefficients allow for it, those of predictions do not."
-_CAUSES = {INTERVALS: {SPREAD, OUTLIERS, ZEROS, BEND, SEPARATION}, SPREAD: {ZEROS}}
+_CAUSES = {
+    INTERVALS: {SPREAD, OUTLIERS, ZEROS, BEND, SEPARATION},
+    SPREAD: {ZEROS},
+    TAILS: {SPREAD},
+}
 """Findings that others bring about."""
 
 TARGET = "TARGET"
@@ -147,7 +151,7 @@ def _of_scatter(one: Finding, family: str) -> str:
             f"{_SANDWICH}"
         )
     if family == "linear":
-        return "leave out noise_scale, which does not suit, so that it is drawn"
+        return "the noise scale does not suit: leave out noise_scale, so that it is drawn"
     if family == "exponential":
         return "use family='weibull', whose spread is learned"
     return _LOGARITHM if family in _POSITIVE else _SANDWICH

@@ -14,6 +14,7 @@ from ornstein._base.problems import Problems
 from ornstein.models.families import FAMILIES, MODELS, TargetColumn, family_name
 from ornstein.tables import columns, suspects
 from ornstein.tables.arrow import arrow_table, require_columns
+from ornstein.tables.codes import notes_on_codes
 from ornstein.tables.columns import Floats, Labels, complete_rows, listing, missing_counts, option
 from ornstein.tables.dates import DateFormats, formats_of, learn_dates
 from ornstein.tables.encoding import (
@@ -312,6 +313,8 @@ def _learn_columns(
                 notes += said
                 if not left_out:
                     learned.append(NumericColumn(name, *columns.centre_and_scale(name, content)))
+    quantities = [column.name for column in learned if isinstance(column, NumericColumn)]
+    notes += notes_on_codes(table, [name for name in quantities if name not in wishes.keep])
     if constant:
         notes.insert(0, f"Left out, being constant: {names_of(constant)}.")
     with problems.noted():
