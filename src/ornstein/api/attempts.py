@@ -10,7 +10,7 @@ import numpy as np
 from ornstein._base import errors
 from ornstein._base.progress import bar, phase
 from ornstein._base.types import Vector
-from ornstein.api.drawing import anchored
+from ornstein.api.drawing import UNSETTLED, anchored
 from ornstein.api.pilots import piloted
 from ornstein.api.planning import TOLERANCE, checked_tolerance
 from ornstein.api.request import Asked, as_run
@@ -53,8 +53,12 @@ def first_start(
             plan = planner.plan(post, **options)
     if target is not None and learning is not None:
         key = jax.random.fold_in(asked.key, _FRESH - 1)
-        run = asked.chains, asked.dtype, key, asked.progress
+        run = asked.chains, asked.dtype, key, asked.progress, tolerance
         post, plan, beside = anchored(post, options, learning, target, *run)
+        plan = replace(plan, dispersion=1.0)
+        if asked.dispersion is not None:
+            beside = beside.spread()
+            plan = replace(plan, warmup=max(plan.warmup, UNSETTLED * beside.thin))
     post = fitting(post, plan)
     if made and beside is None:
         with phase("testing the plan on a short run", asked.progress):
@@ -75,12 +79,12 @@ def attempt(
     post, key, attempt = start.post, asked.key, len(start.restarts)
     if plan.is_chain:
         key = jax.random.fold_in(key, _FRESH + attempt) if attempt else key
-        drawn = None
+        drawn = starts = None
         if start.beside is not None and target is not None:
-            drawn = start.beside.drawn(target)
+            drawn, starts = start.beside.drawn(target), start.beside.starts
             if asked.thin is None:
                 settings = replace(settings, thin=start.beside.thin)
-        done = run_chains(post, plan, key, settings, shown, goal, None, folder, asked.mesh, drawn)
+        done = run_chains(post, plan, key, settings, shown, goal, starts, folder, asked.mesh, drawn)
         return plan, settings, goal, done
     ended = None if folder is None else folder.ended()
     if ended is not None and isinstance(ended["done"], Run):

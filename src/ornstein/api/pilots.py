@@ -18,6 +18,7 @@ from ornstein._base import checks
 from ornstein._base.errors import InputError, OrnsteinError
 from ornstein._base.progress import bar
 from ornstein._base.types import Array, Vector
+from ornstein.models.hyper_targets import DrawnHyper
 from ornstein.models.posterior import Posterior, as_posterior
 from ornstein.planning import planner
 from ornstein.planning.foreseen import foreseen
@@ -30,10 +31,8 @@ from ornstein.sampling.run import run_chains
 from ornstein.sampling.settings import Settings, check_dtype
 
 _CHAINS = 4  # as many as sample makes, whose compiled code is the pilot's
-_RESOLVED = 0.03  # Monte-Carlo error that a pilot's draws should have, at most
-_JUDGED = 16_384  # draws of all chains at which a pilot is measured, at most,
-_QUICK = 1.0  # and seconds for more draws than the plan suggests
-_UNJUDGED = 0.15  # the same, beyond which its figures mean nothing
+_JUDGED = 16_384  # draws of all chains at which a pilot is measured, at most
+_UNJUDGED = 0.15  # Monte-Carlo error beyond which its figures mean nothing
 _CANDIDATES = 5  # plans to try
 _RHOS = (3.0, 10.0, 30.0)
 _SMALL_ANGLES = (0.05, 0.02, 0.01, 0.005, 0.002)
@@ -42,6 +41,7 @@ _AS_PREDICTED, _NEAR = 1.0, 0.0  # where pilots start, in predicted standard dev
 _WORK = 5e8  # multiplications to measure a pilot's draws by
 _STEP, _MULTIPLICATION = 2e-6, 3e-10  # seconds, about
 _LONGEST, _LONGEST_TOGETHER = 20.0, 60.0  # seconds of one pilot, and of all of a plan
+_READ = 1e8  # numbers in a table on disk whose rows are read to measure a pilot, at most
 _MOVES = 3  # plans around a pilot's draws, one after the other
 _ALL_ROWS = 1e7  # numbers in a table whose rows are all read at every step, at most
 _SLOW = 8.0  # steps in which a pilot's draws forget, beyond which more kicks are tried
@@ -50,11 +50,17 @@ _REDRAWN = "a chain of the pilot became non-finite and was drawn again: expect i
 _PILOT_KEY = 2**31 - 1  # of the plan's key, for pilots
 
 
-_TOO_MANY = f"more than {MATRICES} parameters"
+TOO_MANY = f"more than {MATRICES} parameters"
 _MIXING = 200  # draws a chain of a pilot that is not measured
 
 KICKS = (1, 4, 16, 48)
 """Of a step that is tested, one after the other until it mixes."""
+
+RESOLVED = 0.03
+"""Monte-Carlo error that a pilot's draws should have, at most."""
+
+QUICK = 1.0
+"""Seconds for more draws than a pilot has at first."""
 
 AT_ONCE = 1e5
 """Numbers in a table whose rows are all read at every step from the beginning, at most."""
@@ -89,7 +95,7 @@ class Pilot(NamedTuple):
         """
         if self.accuracy is None:
             return not self.judged and self.slowness <= _SLOW
-        found, cap = self.accuracy, partial(np.minimum, max(tolerance, _RESOLVED))
+        found, cap = self.accuracy, partial(np.minimum, max(tolerance, RESOLVED))
         pairs = (found.mean_error, found.mean_mc_error), (found.sd_error, found.sd_mc_error)
         return all(bool(np.all(e**2 <= tolerance**2 + (1.5 * cap(mc)) ** 2)) for e, mc in pairs)
 
@@ -113,7 +119,7 @@ class Pilot(NamedTuple):
         if self.judged:
             plan = replace(self.plan, predicted_error=self.error)
         else:
-            plan = replace(self.plan, unmeasured=_TOO_MANY)
+            plan = replace(self.plan, unmeasured=TOO_MANY)
         if not _is_tested(plan):
             return plan
         more = int(np.clip(round(self.slowness / 2), 1, _SPARSEST))
@@ -182,7 +188,7 @@ def piloted(
     size, judged = post.num_data * post.dim, plan.dim <= MATRICES
     all_rows = steps.free and size <= _ALL_ROWS and _seconds(tested(plan, 1)) <= _LONGEST
     if not judged and not all_rows:
-        return replace(plan, unmeasured=_TOO_MANY)
+        return replace(plan, unmeasured=TOO_MANY)
     key = jax.random.fold_in(checks.random_key(given.get("key", 0)), _PILOT_KEY)
     run = partial(_run, post, key=key, dtype=check_dtype(dtype))
     first = tested(plan, 1) if all_rows and (size <= AT_ONCE or not judged) else plan
@@ -284,9 +290,24 @@ def _unmeasurable(post: Posterior, plan: Plan, on_mesh: bool) -> str:
     return ""
 
 
+def measurable(post: Posterior, plan: Plan, tolerance: float | None) -> str:
+    """Why the draws of a pilot that was run anyway are not measured; empty where they are."""
+    if tolerance is None:
+        return "tolerance=None"
+    if plan.dim > MATRICES:
+        return TOO_MANY
+    if post.on_disk and post.num_data * post.dim > _READ:
+        return "the rows stay on disk"
+    return ""
+
+
 def _seconds(plan: Plan) -> float:
-    """About how long a pilot takes; by its work, so that a plan does not depend on the machine."""
-    steps = _CHAINS * (plan.warmup + plan.draws * plan.thin)
+    """About how long a pilot of a plan takes."""
+    return seconds(plan, _CHAINS * (plan.warmup + plan.draws * plan.thin))
+
+
+def seconds(plan: Plan, steps: float) -> float:
+    """About how long steps take; by their work, so that a plan does not depend on the machine."""
     if isinstance(plan.rule, Rotation) and plan.rule.is_tested:
         steps *= plan.rule.kicks + 1  # the test reads the rows twice, at half a gradient's cost
     return steps * (_STEP + _MULTIPLICATION * plan.batch_size * plan.dim) / 2
@@ -341,7 +362,7 @@ def _run(post: Posterior, plan: Plan, key: Array, dtype: str) -> Pilot:
     judged = plan.dim <= MATRICES
     each = plan.draws if judged else min(plan.draws, _MIXING)
     settings = Settings(_CHAINS, each, plan.thin, plan.warmup, plan.dispersion, dtype, None)
-    affordable = int(_QUICK / _seconds(plan)) if judged else 1
+    affordable = int(QUICK / _seconds(plan)) if judged else 1
     runs = max(1, min(affordable, _JUDGED // (_CHAINS * plan.draws)))
     pieces, left = [], False
     for number in range(runs):
@@ -355,14 +376,25 @@ def _run(post: Posterior, plan: Plan, key: Array, dtype: str) -> Pilot:
             return Pilot(plan, None, said, left=True)
         left |= bool(len(done.path.get("redrawn", ())))
         pieces.append(done.flat)
-    draws = np.concatenate(pieces, axis=1)
-    flat, effective = draws.reshape(-1, plan.dim), min_ess(draws)
+    return judge(post, plan, np.concatenate(pieces, axis=1), left=left)
+
+
+def judge(
+    post: Posterior,
+    plan: Plan,
+    draws: Vector,
+    hyper: DrawnHyper | None = None,
+    left: bool = False,
+) -> Pilot:
+    """Measure a plan's draws (chains, draws, D), with the hyperparameters drawn beside them."""
+    joint = draws if hyper is None else np.concatenate([draws, hyper.eta], axis=2)
+    flat, effective = draws.reshape(-1, plan.dim), min_ess(joint)
     made = partial(Pilot, plan, flat=flat, left=left, slowness=len(flat) / max(effective, 1.0))
-    if not judged:
+    if plan.dim > MATRICES:
         return made(None, judged=False)
     try:
         with np.errstate(over="ignore", invalid="ignore"):
-            found = measure(post, draws, _WORK, most=_JUDGED)
+            found = measure(post, draws, _WORK, hyper, most=_JUDGED)
         own = 1 / effective  # these draws' own error, which those of the run do not share
         found = replace(
             found,

@@ -25,7 +25,7 @@ from ornstein.storage.checkpoint import Checkpoint
 from ornstein.storage.codec import encode, register
 
 _ROUNDING = 1e-6  # relative: a plan made again, or a loss, on another machine
-_DRAWS = "5"  # raised where a key gives other draws than before
+_DRAWS = "6"  # raised where a key gives other draws than before
 _PIECE_ROWS = 2**18  # read at once
 _FIRST = 4  # rows whose losses tell models apart
 

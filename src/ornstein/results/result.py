@@ -16,13 +16,14 @@ from ornstein._base.trees import Layout
 from ornstein._base.types import PyTree, Vector
 from ornstein.hyper import Learning
 from ornstein.linalg.operators import as_operator
-from ornstein.models.hyper_targets import DrawnHyper, HyperTarget, known_at
+from ornstein.models.hyper_targets import DrawnHyper, HyperTarget
 from ornstein.models.posterior import Posterior
 from ornstein.planning.plans import Plan
 from ornstein.results import arviz
 from ornstein.results.assumptions import diagnose
 from ornstein.results.diagnosis import Diagnosis
 from ornstein.results.measure import MeasuredKL, measured_kl
+from ornstein.sampling.hyper_steps import drawn_with
 from ornstein.sampling.settings import Settings, Status
 from ornstein.storage.folders import Writer, write_folder
 
@@ -229,12 +230,10 @@ class Result:
 
     @property
     def _drawn_hyper(self) -> DrawnHyper | None:
-        post, plan, target = self.posterior, self.plan, self.hyper_target
-        if self.hyper is None or target is None or plan.anchor is None:
+        target = self.hyper_target
+        if self.hyper is None or target is None or self.plan.anchor is None:
             return None
-        precision = plan.geometry.precision.dense(plan.dim)
-        known = known_at(post, target, plan.center, plan.anchor.slope, precision)
-        return DrawnHyper(target, known, self.hyper, tuple(post.learnable.labels))
+        return drawn_with(self.posterior, self.plan, target, self.hyper)
 
     def _target_cov(self, target: str | Vector) -> Vector:
         if not isinstance(target, str):

@@ -19,7 +19,7 @@ import numpy as np
 
 from ornstein._base.types import Array, PyTree, Vector
 from ornstein.linalg.operators import IDENTITY, Factor
-from ornstein.models.hyper_targets import HyperTarget, known_at
+from ornstein.models.hyper_targets import DrawnHyper, HyperTarget, known_at
 from ornstein.models.posterior import Posterior
 from ornstein.planning.plans import Plan
 from ornstein.planning.rules import Rotation
@@ -32,20 +32,21 @@ _STEP = 1.2  # widths: standard deviation of the moves that are tested
 
 
 class Drawn(NamedTuple):
-    """Which hyperparameters a run draws: their target, start and widths on the real line."""
+    """Which hyperparameters a run draws: their target, anchor and widths on the real line.
+
+    Chains begin at the anchor, or at ``starts`` (chains, m).
+    """
 
     target: HyperTarget
     eta: Vector
     widths: Vector
+    starts: Vector | None = None
 
     def rule(self, post: Posterior, plan: Plan) -> "WithHyper":
         """The plan's rule with these drawn beside."""
-        assert plan.anchor is not None
-        precision = plan.geometry.precision.dense(plan.dim)
-        known = known_at(post, self.target, plan.center, plan.anchor.slope, precision)
         return WithHyper(
             inner=plan.rule,
-            known=known,
+            known=_known(post, plan, self.target),
             eta=self.eta,
             widths=self.widths,
             center=plan.center,
@@ -54,6 +55,18 @@ class Drawn(NamedTuple):
             target=self.target,
             exact_loss=_loss_is_exact(post, plan),
         )
+
+
+def drawn_with(post: Posterior, plan: Plan, target: HyperTarget, eta: Vector) -> DrawnHyper:
+    """Hyperparameters that a run of the plan drew, (chains, draws, m), and what they aim at."""
+    known = _known(post, plan, target)
+    return DrawnHyper(target, known, eta, tuple(post.learnable.labels))
+
+
+def _known(post: Posterior, plan: Plan, target: HyperTarget) -> PyTree:
+    assert plan.anchor is not None
+    precision = plan.geometry.precision.dense(plan.dim)
+    return known_at(post, target, plan.center, plan.anchor.slope, precision)
 
 
 def _loss_is_exact(post: Posterior, plan: Plan) -> bool:

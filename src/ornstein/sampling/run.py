@@ -23,7 +23,7 @@ from ornstein.models.contract import LocalProblem
 from ornstein.models.posterior import Posterior
 from ornstein.planning.plans import Plan
 from ornstein.planning.rules import Rule
-from ornstein.sampling.hyper_steps import Drawn
+from ornstein.sampling.hyper_steps import Drawing, Drawn
 from ornstein.sampling.loop import ROWS, Loop, Problem
 from ornstein.sampling.mesh import MeshExecutor, checked_mesh
 from ornstein.sampling.settings import Goal, OpenProgress, Run, Settings, Status
@@ -176,7 +176,8 @@ def _prepare(
     )
     rule = None if drawn is None else drawn.rule(post, plan)
     problem = Problem.of(plan, local.factor, rows, local.hyper, dtype, rule)
-    chains = _begun(plan, problem.rule, local.factor, key, settings, starts)
+    beside = None if drawn is None else drawn.starts
+    chains = _begun(plan, problem.rule, local.factor, key, settings, starts, beside)
     given = entropy, settings, checkpoint
     if mesh is None or feed is None:
         return ThreadExecutor(loop, problem, feed, *given), chains, local.factor
@@ -199,9 +200,19 @@ def _rows(
 
 
 def _begun(
-    plan: Plan, rule: Rule, factor: Factor, key: Array, settings: Settings, starts: Vector | None
+    plan: Plan,
+    rule: Rule,
+    factor: Factor,
+    key: Array,
+    settings: Settings,
+    starts: Vector | None,
+    beside: Vector | None,
 ) -> list[Chain]:
-    """Chains at their starts: those given, or as over-dispersed as the settings say."""
+    """Chains at their starts: those given, or as over-dispersed as the settings say.
+
+    What is drawn beside the parameters starts at its anchor if not given.
+    """
+    dtype = np.dtype(settings.dtype)
     spread = factor.whiten(plan.predicted.sqrt(), plan.dim)
     chains = []
     for number in range(settings.chains):
@@ -212,7 +223,9 @@ def _begun(
             start = settings.dispersion * np.asarray(spread.matvec(normal))
         else:
             start = np.asarray(factor.solve(starts[number] - plan.center))
-        state = rule.begin(jnp.asarray(start, np.dtype(settings.dtype)))
+        state = rule.begin(jnp.asarray(start, dtype))
+        if beside is not None and isinstance(state, Drawing):
+            state = state._replace(eta=jnp.asarray(beside[number], dtype))
         chains.append(Chain(number, jax.random.fold_in(key, number), state))
     return chains
 

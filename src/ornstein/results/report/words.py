@@ -66,8 +66,10 @@ def _time(result: Result, steps: str, seconds: float | None) -> tuple[str, str, 
 def _predicted(plan: Plan) -> tuple[str, str, str]:
     """How far the plan said that draws would be from the posterior."""
     error = plan.predicted_error
-    if error is None or not np.isfinite([error.mean, error.sd]).all():
-        return "predicted error", nats(plan.predicted_kl), "from the posterior"
+    if error is None:
+        return "predicted error", "not measured", plan.unmeasured
+    if not np.isfinite([error.mean, error.sd]).all():
+        return "predicted error", "unbounded", "the pilot found no draws of the posterior"
     note = f"standard deviations: {error.sd:.0%}; {error.known}"
     return "predicted error of means", f"{error.mean:.2f} sd", note
 
@@ -84,7 +86,11 @@ def plan_in_words(result: Result, found: MeasuredKL | None) -> list[str]:
         count = plan.geometry.clustered.clusters
         aim += f", with the rows of each of {count:,} clusters taken as dependent"
     lines = [_tuned(plan) if plan.is_chain else f"Method {plan.method} ({plan.equation})."]
-    promise, kept = f"draws {nats(plan.predicted_kl)} away from the posterior", ""
+    gaussian = {
+        "posterior": "the Gaussian at the posterior's mode",
+        "sandwich": "the sandwich covariance",
+    }[plan.target]
+    promise, kept = f"draws {nats(plan.predicted_kl)} away from {gaussian}", ""
     if plan.is_chain:
         promise += (
             f", a relaxation time of {plan.relaxation_steps:,.1f} steps, and a stability margin of "
