@@ -120,6 +120,19 @@ def test_a_loss_is_minus_the_log_density(name: str) -> None:
     np.testing.assert_allclose(found, -density(ETA, y, hyper), rtol=1e-9, atol=1e-11)
 
 
+def test_log_probabilities_of_what_is_certain_are_below_zero() -> None:
+    """And right to the last digits: 1 - p of a class that is all but certain is not lost."""
+    eta = np.array([[-700.0, -40.0, -1.0, 0.0, 2.0, 40.0, 700.0]])
+    for y, sign in ((0, -1.0), (1, 1.0)):
+        targets = np.full(eta.shape[1], y)
+        found = FAMILIES["logistic"]().log_density(eta, targets, {})
+        np.testing.assert_allclose(found, scipy.special.log_expit(sign * eta), rtol=1e-14)
+        assert (found < 0).all()
+        apart = np.stack([np.zeros_like(eta), eta - 1.0, np.full_like(eta, -1e4)], axis=1) + 3.0
+        found = FAMILIES["softmax"].of(3).log_density(apart, targets, {})
+        np.testing.assert_allclose(found, scipy.special.log_expit(sign * (eta - 1)), rtol=1e-14)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_scores_agree_with_numerical_derivatives(name: str) -> None:
     """Gradient and Hessian of a whole posterior, by central differences of scipy's density."""

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -294,37 +293,6 @@ def test_a_loaded_model_has_no_run(tmp_path: Path) -> None:
         again.summary()
 
 
-LOO = [("price $", "linear"), ("sold", None), ("visits", "poisson"), ("kind", None)]
-
-
-@pytest.mark.parametrize(("target", "family"), LOO)
-def test_kept_draws_have_what_arviz_compares_them_with(
-    tmp_path: Path, target: str, family: str | None
-) -> None:
-    """So that az.loo works, and its density is that of targets in their own unit."""
-    table = houses(1200).rename(columns={target: f"{target}/a"})
-    quick: dict[str, Any] = {"method": "laplace", "hyper": "learn", "draws": 300}
-    model = tables.fit_table(tables.learn(table, f"{target}/a", family), **quick)
-    kept = arviz.from_netcdf(str(model.save(tmp_path / "run") / "draws.nc"))
-    assert kept["log_likelihood"]["target"].shape == (4, 250, 1000)
-    assert kept["log_likelihood"].attrs["rows"] == "1,000 of 1,200, evenly spaced"
-    rows = kept["observed_data"]["row"].values
-    y = model.encoding.encode_target(table)[rows] * model.encoding.target.scale
-    np.testing.assert_allclose(kept["observed_data"]["target"], y + model.encoding.target.centre)
-    simulated = kept["posterior_predictive"]["target"].values
-    observed = kept["observed_data"]["target"].values
-    assert abs(simulated.mean() - observed.mean()) < 0.1 * observed.std()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of rows that stand out
-        found = arviz.loo(kept)
-    score = predictive.log_score(
-        model.draws, model.encoding.encode(table)[rows], y=y / model.encoding.target.scale
-    )
-    in_sample = score.sum() - len(rows) * np.log(model.encoding.target.scale)
-    elpd = found.elpd if hasattr(found, "elpd") else found.elpd_loo  # of ArviZ 1.x and 0.x
-    assert in_sample - 40 < elpd < in_sample
-
-
 def test_odds_and_rate_ratios_are_exponentials(tmp_path: Path) -> None:
     quick: dict[str, Any] = {"method": "laplace", "hyper": "learn", "draws": 100}
     for target, family, name in (("sold", None, "odds"), ("visits", "poisson", "rate")):
@@ -349,20 +317,22 @@ def test_odds_and_rate_ratios_are_exponentials(tmp_path: Path) -> None:
     assert "nan" not in shown
 
 
-def test_strict_ends_with_2_where_a_check_fails(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    houses()[["size <b>", "sold"]].to_csv(tmp_path / "t.csv", index=False)
-    words = ("fit", f"{tmp_path}/t.csv", "-t", "sold", "--draws", "50", "--method", "laplace")
-    for failing, options, expected in (
-        (False, ("--strict",), 0),
-        (True, (), 0),
-        (True, ("--strict",), 2),
+def test_strict_ends_with_2_where_a_check_fails(tmp_path: Path) -> None:
+    """Three rows far off take the slope with them, which the answer on the rows fails."""
+    good = houses()[["size <b>", "price $"]]
+    bad = good.copy()
+    bad.loc[[11, 87, 300], "price $"] += [5e5, -7e5, 6e5]
+    for table, options, expected in (
+        (good, ("--strict",), 0),
+        (bad, (), 0),
+        (bad, ("--strict",), 2),
     ):
-        monkeypatch.setattr("ornstein.results.answers.failed", lambda _, found=failing: found)
-        code, _, said = run(*words, *options, "-o", f"{tmp_path}/run", "--overwrite", "-q")
+        table.to_csv(tmp_path / "t.csv", index=False)
+        words = ("fit", f"{tmp_path}/t.csv", "-t", "price $", "--draws", "250", *options)
+        code, _, said = run(*words, "--method", "laplace", "-o", f"{tmp_path}/run", "--overwrite")
         assert code == expected, said
         assert (tmp_path / "run" / "report.html").is_file()
+        assert ("fail  Does the model fit its rows?" in said) == (table is bad)
 
 
 def test_coefficients_are_in_the_tables_own_units() -> None:

@@ -12,6 +12,7 @@ import scipy.special
 from ornstein._base.types import Vector
 
 _PRIOR_SIZE, _PRIOR_SHAPE = 10, 0.5  # observations that a prior stands for, and their shape
+_CONSTANT = 1e-12  # range of log ratios: weights that are equal
 _GRID = 30  # points, and the root of the tail's length more
 
 
@@ -36,8 +37,9 @@ def smoothed_weights(log_ratios: Vector) -> tuple[Vector, Vector]:
         order = np.argsort(np.take_along_axis(ratios, largest, axis=0), axis=0, kind="stable")
         places = np.take_along_axis(largest, order, axis=0)
         values = np.take_along_axis(ratios, places, axis=0)
-        cutoff = np.exp(np.maximum(values[0], math.log(np.finfo(float).tiny)))
-        above = np.exp(values[1:]) - cutoff
+        least = np.maximum(values[0], math.log(np.finfo(float).tiny))
+        cutoff = np.exp(least)
+        above = cutoff * np.expm1(values[1:] - least)
         k, scale = _fitted_pareto(above.T)
         chances = (np.arange(tail) + 0.5)[:, None] / tail
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
@@ -45,7 +47,7 @@ def smoothed_weights(log_ratios: Vector) -> tuple[Vector, Vector]:
             smooth = np.minimum(np.log(quantiles + cutoff), 0.0)
         fits = np.isfinite(k) & np.isfinite(smooth).all(axis=0)
         np.put_along_axis(ratios, places[1:], np.where(fits, smooth, values[1:]), axis=0)
-        k = np.where(fits, k, np.where(np.ptp(values, axis=0) < 1e-12, -np.inf, np.inf))
+        k = np.where(np.ptp(values, axis=0) < _CONSTANT, -np.inf, np.where(fits, k, np.inf))
     return ratios - scipy.special.logsumexp(ratios, axis=0), k
 
 

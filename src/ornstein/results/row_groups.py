@@ -10,7 +10,9 @@ from ornstein._base.types import Vector
 from ornstein.results.predictive import Coefficients, log_density, simulate
 
 MOST_ROWS, MOST_DRAWS = 1000, 1000
-"""Of which a folder keeps log-likelihoods and simulated targets: 4 megabytes each."""
+"""Of which a folder keeps log-likelihoods and simulated targets: 8 and 4 megabytes."""
+
+_FAINT = 1e-9  # log-likelihood of a row that the model is certain of
 
 _TAKEN = ("", ".", "..", "chain", "draw", "row")
 
@@ -42,6 +44,10 @@ def row_groups(
     With them ``az.loo`` and ``az.plot_ppc`` work. Targets, and densities of them, are in the unit
     in which ``y`` is standardised by ``centre`` and ``scale``; classes are numbers.
 
+    Of a row that the model is certain of, log-likelihoods above -1e-9 are spread evenly between
+    that and 0, draw by draw: ArviZ fits a tail to them, and fails where all are 0. It computes
+    in the precision in which they are stored, for which single precision is too coarse.
+
     Parameters
     ----------
     draws
@@ -65,7 +71,7 @@ def row_groups(
     note = "all" if len(rows) == len(X) else f"{len(rows):,} of {len(X):,}, evenly spaced"
     return RowGroups(
         {
-            "log_likelihood": {name: density.reshape(shape).astype(np.float32)},
+            "log_likelihood": {name: _spread(density).reshape(shape)},
             "observed_data": {name: centre + scale * np.asarray(y[rows], float)},
             "posterior_predictive": {name: simulated.reshape(shape).astype(np.float32)},
         },
@@ -73,3 +79,10 @@ def row_groups(
         {"row": rows.tolist()},
         note,
     )
+
+
+def _spread(density: Vector) -> Vector:
+    """Log-likelihoods, (draws, rows), those next to 0 moved apart by as little."""
+    draws = len(density)
+    apart = _FAINT * np.random.default_rng(0).permutation(np.arange(1, draws + 1)) / draws
+    return np.where(np.abs(density) < _FAINT, -apart[:, None], density)

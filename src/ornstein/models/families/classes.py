@@ -73,6 +73,11 @@ class Bernoulli(Family):
     def simulate(self, eta: Vector, numbers: Numbers, rng: Rng) -> Vector:
         return (rng.uniform(size=eta.shape) < scipy.special.expit(eta)).astype(float)
 
+    def log_density(self, eta: Vector, y: Vector, numbers: Numbers) -> Vector:
+        """Without cancellation, so that it is below 0 even where the target is all but certain."""
+        one = np.asarray(y, float)
+        return np.asarray(-one * np.logaddexp(0, -eta) - (1 - one) * np.logaddexp(0, eta))
+
     @classmethod
     def of_target(cls, y: AnyRows, classes: int | None = None) -> tuple[Self, AnyRows]:
         target, found = inputs.labels(y, classes)
@@ -226,6 +231,13 @@ class Categorical(Family):
 
     def simulate(self, eta: Vector, numbers: Numbers, rng: Rng) -> Vector:
         return drawn_classes(self.probabilities(eta, numbers), rng)
+
+    def log_density(self, eta: Vector, y: Vector, numbers: Numbers) -> Vector:
+        """By the odds of the other classes, so that nothing cancels."""
+        own = np.asarray(y, np.intp)[None, None]
+        target = np.take_along_axis(eta, own, axis=1)
+        others = np.where(np.arange(self.outputs)[:, None] == own, -np.inf, eta - target)
+        return np.asarray(-np.logaddexp(0, scipy.special.logsumexp(others, axis=1)))
 
     @classmethod
     def of(cls, classes: int) -> Self:
