@@ -154,7 +154,7 @@ def most_evident(post: orn.MixedPosterior, anchor: MixedAnchor) -> float:
             at, phi, b = (jnp.asarray(part) for part in (lam, here.phi, here.b))
             energy = float(spec.head_energy(at, phi, prior_of(post)))
             energy += float(spec.leaf_energy(at, b).sum()) + spec.leaf.levels * log_sd
-            energy += float(spec.power(at)) * here.at.loss
+            energy += float(spec.power(at)) * here.loss
         return energy + 0.5 * here.precision(post).logdet(spec.dim)
 
     found = minimize_scalar(negative, bounds=(-3.0, 1.5), method="bounded", options={"xatol": 0.01})

@@ -17,14 +17,15 @@ def test_X14_sums_are_the_derivatives_of_the_loss(family: str, crossed: bool) ->
     spec = post.specification
     theta = 0.5 * np.random.default_rng(1).normal(size=spec.dim)
     phi, b = theta[: spec.head], theta[spec.head :].reshape(spec.leaf.width, -1)
-    at = arrow_sums.rows_at(post, phi, b, start(post))
+    found = arrow_sums.sums(post, phi, b, start(post))
     gradient, hessian = autodiff(post, theta)
-    np.testing.assert_allclose(at.predictor, design(post) @ theta, rtol=1e-10)
-    assert at.loss == pytest.approx(float(rows_loss(post, jnp.asarray(theta))), rel=1e-10)
-    by_phi, by_b = arrow_sums.gradient(post, at.residual)
-    np.testing.assert_allclose(np.concatenate([by_phi, by_b.ravel()]), gradient, atol=1e-9)
-    held = arrow_sums.hessian(post, at.curvature)
-    np.testing.assert_allclose(held.dense(spec.dim), hessian, atol=1e-9)
+    eta = arrow_sums.predictor(spec, post.rows.in_memory(), phi, b)
+    np.testing.assert_allclose(eta, design(post) @ theta, rtol=1e-10)
+    assert found.loss == pytest.approx(float(rows_loss(post, jnp.asarray(theta))), rel=1e-10)
+    slope = np.concatenate([found.slope_phi, found.slope_b.ravel()])
+    np.testing.assert_allclose(slope, gradient, atol=1e-9)
+    assert found.data is not None
+    np.testing.assert_allclose(found.data.dense(spec.dim), hessian, atol=1e-9)
 
 
 @pytest.mark.parametrize("family", ["bernoulli", "poisson", "gaussian"])
@@ -56,7 +57,7 @@ def test_X10_noise_of_remainders_is_that_of_the_rows() -> None:
     post = small(crossed=False)
     anchor = find_anchor(post)
     noise = remainder_noise(post, anchor, seed=3)
-    spec, rows = post.specification, post.rows
+    spec, rows = post.specification, post.rows.in_memory()
     root = anchor.precision(post).root()
     L = root.dense(post.dim)
     rng = np.random.default_rng(3)
@@ -65,7 +66,7 @@ def test_X10_noise_of_remainders_is_that_of_the_rows() -> None:
     for _ in range(2):
         z = rng.normal(size=spec.head), rng.normal(size=(spec.leaf.width, spec.leaf.levels))
         change = U @ np.concatenate([z[0], z[1].ravel()])
-        eta = anchor.at.predictor
+        eta = arrow_sums.predictor(spec, rows, anchor.phi, anchor.b)
         p, moved = 1 / (1 + np.exp(-eta)), 1 / (1 + np.exp(-eta - change))
         left = (moved - p - p * (1 - p) * change) * rows.weight
         each = post.num_data * (U * left[:, None])

@@ -63,13 +63,13 @@ def test_the_most_evident_sd_is_that_of_the_exact_evidence() -> None:
     anchor = orn.plan(post).anchor
     found = coverage.most_evident(post, anchor)
     hot = np.kron(np.eye(8), np.ones((5, 1)))
-    fixed = post.rows.x * post.prior_precision**-0.5
+    fixed = post.rows.in_memory().x * post.prior_precision**-0.5
 
-    mean, noise = post.rows.x @ post.prior_mean, np.exp(2 * anchor.lam[-1]) * np.eye(40)
+    mean, noise = post.rows.in_memory().x @ post.prior_mean, np.exp(2 * anchor.lam[-1]) * np.eye(40)
 
     def evidence(sd: float) -> float:
         cov = noise + fixed @ fixed.T + sd**2 * hot @ hot.T
-        return float(stats.multivariate_normal(mean, cov).logpdf(post.rows.y))
+        return float(stats.multivariate_normal(mean, cov).logpdf(post.rows.in_memory().y))
 
     assert evidence(found) > max(evidence(0.95 * found), evidence(1.05 * found))
 

@@ -50,7 +50,7 @@ def test_X13_coordinates_are_the_gaussian_under_other_hyperparameters() -> None:
 def test_X14_a_gaussian_models_hyperparameters_have_their_marginal_density() -> None:
     """Against the normal density of all targets at once."""
     post = small("gaussian")
-    rows, spec = post.rows, post.specification
+    rows, spec = post.rows.in_memory(), post.specification
     anchor, known = around(post)
     rng = np.random.default_rng(5)
 
@@ -121,7 +121,8 @@ def test_X10_minibatches_estimate_the_remainder_without_bias() -> None:
     d_phi, d_b = single[: spec.head], single[spec.head :].reshape(spec.leaf.width, -1)
     estimates = []
     for seed in range(20):
-        found = minibatch.remainder(spec, rows, d_phi, d_b, jax.random.key(seed))
+        batch = rows.batch(jax.random.key(seed), jnp.zeros((), int))
+        found = minibatch.remainder(spec, rows.share, batch, d_phi, d_b)
         estimates.append(np.concatenate([np.ravel(part) for part in found]))
     error = np.std(estimates, axis=0, ddof=1) / np.sqrt(20)
     assert (np.abs(np.mean(estimates, axis=0) - expected) < 4.5 * error + 1e-4).all()

@@ -31,7 +31,7 @@ def small(family: str = "bernoulli", crossed: bool = True, seed: int = 0) -> Mix
 
 def design(post: MixedPosterior) -> Vector:
     """Of all parameters, (rows, D), in the order head, leaves."""
-    spec, rows = post.specification, post.rows
+    spec, rows = post.specification, post.rows.in_memory()
     pieces = [rows.x]
     for number in (*range(1, len(spec.groupings)), 0):
         grouping, index = spec.groupings[number], rows.index[number]
@@ -44,7 +44,7 @@ def design(post: MixedPosterior) -> Vector:
 
 def rows_loss(post: MixedPosterior, theta: Array) -> Array:
     """Sum of the rows' losses of unit noise, by one dense product."""
-    rows = post.rows
+    rows = post.rows.in_memory()
     eta = jnp.asarray(design(post)) @ theta
     unit = {"noise_scale": jnp.ones(())}
     losses = post.specification.family.loss(eta, jnp.asarray(rows.y), unit)

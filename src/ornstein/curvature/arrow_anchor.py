@@ -17,7 +17,7 @@ from ornstein._base.errors import OptimumError
 from ornstein._base.precision import double_precision
 from ornstein._base.types import Array, PyTree, Vector
 from ornstein.curvature import arrow_sums
-from ornstein.curvature.arrow_sums import RowsAt
+from ornstein.curvature.arrow_sums import RowSums
 from ornstein.linalg.arrow import Arrow, ArrowRoot
 from ornstein.models.random_effects.posterior import MixedPosterior
 from ornstein.models.random_effects.specification import Specification
@@ -39,10 +39,8 @@ class MixedAnchor:
     ----------
     phi, b, lam
         Head, leaves and hyperparameters.
-    at
-        The rows there.
-    slope_phi, slope_b, data
-        Gradient and Hessian of the sum of the rows' losses, without the prior.
+    loss, slope_phi, slope_b, data
+        The sum of the rows' losses there, its gradient and Hessian, without the prior.
     passes
         Passes over the rows that it took.
     """
@@ -50,7 +48,7 @@ class MixedAnchor:
     phi: Vector
     b: Vector
     lam: Vector
-    at: RowsAt
+    loss: float
     slope_phi: Vector
     slope_b: Vector
     data: Arrow
@@ -93,10 +91,10 @@ def at_hyper(post: MixedPosterior, anchor: MixedAnchor, lam: Vector) -> MixedAnc
 def start(post: MixedPosterior) -> Vector:
     """Hyperparameters to begin with: effects of half the target's spread, noise of two thirds."""
     spec = post.specification
-    unit = float(np.std(post.rows.y)) if spec.noise_prior is not None else 1.0
+    unit = post.rows.target_sd if spec.noise_prior is not None else 1.0
     pieces = []
-    for grouping, design in zip(spec.groupings, post.rows.design, strict=True):
-        spread = np.ones(1) if design is None else np.sqrt(np.mean(design**2, axis=0))
+    for number, grouping in enumerate(spec.groupings):
+        spread = np.sqrt(np.diag(post.rows.design_products(number)))
         scales, at = 0.5 * unit / np.where(spread > 0, spread, 1.0), 0
         for cov in grouping.covariances:
             pieces.append(cov.start(scales[at : at + cov.size]))
@@ -113,17 +111,24 @@ def _around(
     lam: Vector,
     passes: int,
     known: Arrow | None,
-    at: RowsAt | None = None,
+    found: RowSums | None = None,
 ) -> MixedAnchor:
     """What the rows say around parameters, in one pass; a known Hessian is kept if it is constant.
 
     That is so for a Gaussian family.
     """
-    at = arrow_sums.rows_at(post, phi, b, lam) if at is None else at
-    constant = post.specification.family.quadratic and known is not None
-    data = known if constant else arrow_sums.hessian(post, at.curvature)
+    found = _summed(post, phi, b, lam, known) if found is None else found
+    data = known if found.data is None else found.data
     assert data is not None
-    return MixedAnchor(phi, b, lam, at, *arrow_sums.gradient(post, at.residual), data, passes + 1)
+    return MixedAnchor(phi, b, lam, found.loss, found.slope_phi, found.slope_b, data, passes + 1)
+
+
+def _summed(
+    post: MixedPosterior, phi: Vector, b: Vector, lam: Vector, known: Arrow | None
+) -> RowSums:
+    """The Hessian too, but for a known one that is constant."""
+    constant = post.specification.family.quadratic and known is not None
+    return arrow_sums.sums(post, phi, b, lam, second=not constant)
 
 
 def _optimum(post: MixedPosterior, near: MixedAnchor, lam: Vector, close: float) -> MixedAnchor:
@@ -143,10 +148,10 @@ def _optimum(post: MixedPosterior, near: MixedAnchor, lam: Vector, close: float)
         if decrement < close or here.passes >= _PASSES:
             return here
         step_phi, step_b = root.apply(*white)
-        before, length = power * here.at.loss + energy, 1.0
+        before, length = power * here.loss + energy, 1.0
         for _ in range(_HALVINGS):
             tried = phi - length * step_phi, b - length * step_b
-            there = arrow_sums.rows_at(post, *tried, lam)
+            there = _summed(post, *tried, lam, here.data)
             after = power * there.loss + _terms(post, *tried, lam)[3]
             if after <= before + 1e-9 * abs(before):
                 break
@@ -192,8 +197,12 @@ def _ascended(post: MixedPosterior, anchor: MixedAnchor) -> Vector:
     scatters = _expected_scatters(spec, anchor, root)
     squares = 0.0
     if spec.noise_prior is not None:
-        squares = 2 * anchor.at.loss - _constant(post) + _spread(post, anchor, root)
-    rows = post.num_data if post.rows.weight is None else float(post.rows.weight.sum())
+        squares = (
+            2 * anchor.loss
+            - post.rows.total_weight * np.log(2 * np.pi)
+            + _spread(post, anchor, root)
+        )
+    rows = post.rows.total_weight
     spread = auxiliary_rows(post, anchor, root) if spec.auxiliary else None
 
     def negative(lam: Vector) -> tuple[float, Vector]:
@@ -220,13 +229,14 @@ def auxiliary_rows(
 ) -> SpreadRows:
     """Rows that say where a family's own parameters are; some stand for all where they are many."""
     root = anchor.precision(post).root() if root is None else root
-    rng, rows = np.random.default_rng(0), post.rows
+    rng, spec = np.random.default_rng(0), post.specification
     off = root.apply(rng.normal(size=anchor.phi.shape), rng.normal(size=anchor.b.shape))
-    some = slice(None, None, max(1, post.num_data // _AUXILIARY_ROWS))
-    change = arrow_sums.predictor(post, *off) - (0.0 if rows.offset is None else rows.offset)
-    eta = np.stack([anchor.at.predictor + change, anchor.at.predictor - change])[:, some]
-    weight = (np.ones(post.num_data) if rows.weight is None else rows.weight)[some]
-    return SpreadRows(eta, rows.y[some], weight * (post.num_data / len(weight)))
+    rows = post.rows.taken(slice(None, None, max(1, post.num_data // _AUXILIARY_ROWS)))
+    middle = arrow_sums.predictor(spec, rows, anchor.phi, anchor.b)
+    change = arrow_sums.change(spec, rows, *off)
+    weight = np.ones(rows.size) if rows.weight is None else rows.weight
+    eta = np.stack([middle + change, middle - change])
+    return SpreadRows(eta, rows.y, weight * (post.num_data / rows.size))
 
 
 def auxiliary_widths(post: MixedPosterior, anchor: MixedAnchor) -> Vector:
@@ -249,12 +259,6 @@ def _spread_loss(spec: Specification, rows: SpreadRows, lam: Array) -> Array:
     eta, y, weight = (jnp.asarray(part) for part in rows)
     both = jnp.stack([spec.family.loss(one, y, numbers) for one in eta])
     return 0.5 * (both.sum(axis=0) * weight).sum()
-
-
-def _constant(post: MixedPosterior) -> float:
-    """What twice a Gaussian's losses of unit noise have beside squares."""
-    weight = post.num_data if post.rows.weight is None else float(post.rows.weight.sum())
-    return float(weight * np.log(2 * np.pi))
 
 
 @partial(jax.jit, static_argnums=(0,))

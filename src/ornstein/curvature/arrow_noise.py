@@ -57,38 +57,38 @@ class RemainderNoise(NamedTuple):
 
 
 def remainder_noise(post: MixedPosterior, anchor: MixedAnchor, seed: int = 0) -> RemainderNoise:
-    """For models of one grouping, in two passes over the rows."""
-    spec, rows, N = post.specification, post.rows, post.num_data
+    """For models of one grouping, in one pass over the rows."""
+    spec, N, q = post.specification, post.num_data, post.specification.leaf.width
     root = anchor.precision(post).root()
     rng = np.random.default_rng(seed)
-    head = np.zeros(spec.head)
-    leaf = np.zeros((spec.leaf.width, spec.leaf.levels))
-    largest, totals = 0.0, []
-    index, design = rows.index[0], rows.design[0]
-    columns = [np.ones(1)] if design is None else list(design.T)
+    head, leaf, largest = np.zeros(spec.head), np.zeros((q, spec.leaf.levels)), 0.0
+    points = [
+        root.apply(rng.normal(size=spec.head), rng.normal(size=leaf.shape)) for _ in range(_POINTS)
+    ]
+    totals = [[np.zeros(spec.head), *np.zeros((q, spec.leaf.levels))] for _ in points]
     inner, follow, outer = (np.asarray(p) for p in (root.blocks, root.follow, root.head))
-    own = rows.x.copy()
-    for i, column in enumerate(columns):
-        own -= follow[i][:, index].T * column[:, None]
-    own = own @ outer
-    for _ in range(_POINTS):
-        phi, b = root.apply(rng.normal(size=spec.head), rng.normal(size=leaf.shape))
-        change = arrow_sums.predictor(post, phi, b)
-        change -= 0.0 if rows.offset is None else rows.offset
-        with double_precision():
-            found = _remainders(spec.family, anchor.at.predictor, change, rows.y, arrow_sums.UNIT)
-            left = np.array(found)
-        left *= 1.0 if rows.weight is None else rows.weight
-        moved = own * left[:, None]
-        head += N * (moved**2).sum(axis=0) / _POINTS
-        total = [moved.sum(axis=0)]
-        largest = max(largest, N * float(np.abs(moved).max()))
-        for i in range(spec.leaf.width):
-            by_row = sum(inner[i, j][index] * columns[j] for j in range(i + 1)) * left
-            leaf[i] += N * np.add.reduceat(by_row**2, rows.starts) / _POINTS
-            total.append(np.add.reduceat(by_row, rows.starts))
-            largest = max(largest, N * float(np.abs(by_row).max()))
-        totals.append(total)
+    for rows in post.rows.blocks():
+        index, design = rows.index[0], rows.design[0]
+        columns = [np.ones(1)] if design is None else list(design.T)
+        own = rows.x.copy()
+        for i, column in enumerate(columns):
+            own -= follow[i][:, index].T * column[:, None]
+        own = own @ outer
+        middle = arrow_sums.predictor(spec, rows, anchor.phi, anchor.b)
+        for point, total in zip(points, totals, strict=True):
+            change = arrow_sums.change(spec, rows, *point)
+            with double_precision():
+                left = np.array(_remainders(spec.family, middle, change, rows.y, arrow_sums.UNIT))
+            left *= 1.0 if rows.weight is None else rows.weight
+            moved = own * left[:, None]
+            head += N * (moved**2).sum(axis=0) / _POINTS
+            total[0] += moved.sum(axis=0)
+            largest = max(largest, N * float(np.abs(moved).max()))
+            for i in range(q):
+                by_row = sum(inner[i, j][index] * columns[j] for j in range(i + 1)) * left
+                leaf[i] += N * rows.by_leaf(by_row**2, spec.leaf.levels) / _POINTS
+                total[1 + i] += rows.by_leaf(by_row, spec.leaf.levels)
+                largest = max(largest, N * float(np.abs(by_row).max()))
     with double_precision():
         prior = np.asarray(spec.leaf_precision(jnp.asarray(anchor.lam)))
     share = np.mean(np.einsum("iig->ig", np.asarray(root.block_cov())) * np.diag(prior)[:, None])

@@ -1,8 +1,8 @@
 """Sums over the rows of a mixed model: loss, gradient, and the Hessian as an arrow (X14).
 
-In double precision. Rows are sorted by the leaves' group, so that sums over a group's rows are sums
-over a segment. A Gaussian family's losses are those of unit noise, which its hyperparameter
-multiplies.
+In double precision, block by block: rows in memory are one block, sorted by the leaves' group, so
+that sums over a group's rows are sums over a segment. A Gaussian family's losses are those of unit
+noise, which its hyperparameter multiplies.
 """
 
 from functools import partial
@@ -18,27 +18,61 @@ from ornstein._base.types import Array, Vector
 from ornstein.linalg.arrow import Arrow
 from ornstein.models.random_effects.groupings import Grouping
 from ornstein.models.random_effects.posterior import MixedPosterior
+from ornstein.models.random_effects.rows import MixedRows
 from ornstein.models.random_effects.specification import Specification
 
 UNIT = {"noise_scale": np.ones(())}
 """What a Gaussian family takes for its losses to be those of unit noise."""
 
 
-class RowsAt(NamedTuple):
-    """Rows at some parameters: predictors, and derivatives of the losses by them, weighted."""
+class RowSums(NamedTuple):
+    """The rows' losses at some parameters, and their derivatives by head, leaves and both.
 
-    predictor: Vector
+    The Hessian is None where it was not asked for.
+    """
+
     loss: float
-    residual: Vector
-    curvature: Vector
+    slope_phi: Vector
+    slope_b: Vector
+    data: Arrow | None
 
 
-def predictor(post: MixedPosterior, phi: Vector, b: Vector) -> Vector:
-    """Of every row."""
-    spec, rows = post.specification, post.rows
-    found = rows.x @ phi[: spec.fixed]
-    found += 0.0 if rows.offset is None else rows.offset
-    effects = [b, *(phi[place].reshape(g.width, -1) for g, place in _others(post))]
+def sums(post: MixedPosterior, phi: Vector, b: Vector, lam: Vector, second: bool = True) -> RowSums:
+    """At a head (m,) and leaves (q, G), in one pass; of hyperparameters the family's own matter.
+
+    The curvature of losses that are not convex, as Student's t has, is 0 at least.
+    """
+    spec = post.specification
+    m, q, G = spec.head, spec.leaf.width, spec.leaf.levels
+    loss, slope_phi, slope_b = 0.0, np.zeros(m), np.zeros((q, G))
+    data = Arrow(np.zeros((m, m)), np.zeros((m, q, G)), np.zeros((q, q, G))) if second else None
+    for rows in post.rows.blocks():
+        eta = predictor(spec, rows, phi, b)
+        with double_precision():
+            parts = _derivatives(spec, eta, rows.y, jnp.asarray(lam))
+            losses, residual, curvature = (np.asarray(part) for part in parts)
+        if rows.weight is not None:
+            losses, residual = rows.weight * losses, rows.weight * residual
+            curvature = rows.weight * curvature
+        loss += float(losses.sum())
+        _add_gradient(spec, rows, residual, slope_phi, slope_b)
+        if data is not None:
+            _add_hessian(spec, rows, curvature, data)
+    return RowSums(loss, slope_phi, slope_b, data)
+
+
+def predictor(spec: Specification, rows: MixedRows, phi: Vector, b: Vector) -> Vector:
+    """Of every row of a block."""
+    found = change(spec, rows, phi, b)
+    if rows.offset is not None:
+        found += rows.offset
+    return found
+
+
+def change(spec: Specification, rows: MixedRows, phi: Vector, b: Vector) -> Vector:
+    """By how much predictors differ from the offset."""
+    found: Vector = rows.x @ phi[: spec.fixed]
+    effects = [b, *(phi[place].reshape(g.width, -1) for g, place in _others(spec))]
     for own, index, design in zip(effects, rows.index, rows.design, strict=True):
         if design is None:
             found += own[0][index]
@@ -46,21 +80,6 @@ def predictor(post: MixedPosterior, phi: Vector, b: Vector) -> Vector:
             for column, values in zip(design.T, own, strict=True):
                 found += column * values[index]
     return found
-
-
-def rows_at(post: MixedPosterior, phi: Vector, b: Vector, lam: Vector) -> RowsAt:
-    """At a head (m,) and leaves (q, G); of hyperparameters the family's own matter.
-
-    The curvature of losses that are not convex, as Student's t has, is 0 at least.
-    """
-    eta = predictor(post, phi, b)
-    with double_precision():
-        parts = _derivatives(post.specification, eta, post.rows.y, jnp.asarray(lam))
-        loss, residual, curvature = (np.asarray(part) for part in parts)
-    weight = post.rows.weight
-    if weight is not None:
-        loss, residual, curvature = weight * loss, weight * residual, weight * curvature
-    return RowsAt(eta, float(loss.sum()), residual, curvature)
 
 
 @partial(jax.jit, static_argnums=(0,))
@@ -72,72 +91,66 @@ def _derivatives(
     return family.loss(eta, y, numbers), family.residual(eta, y, numbers), curvature
 
 
-def gradient(post: MixedPosterior, residual: Vector) -> tuple[Vector, Vector]:
-    """Sum of the rows' gradients by head and leaves."""
-    rows = post.rows
+def _add_gradient(
+    spec: Specification, rows: MixedRows, residual: Vector, slope_phi: Vector, slope_b: Vector
+) -> None:
     pieces: list[Any] = [rows.x.T @ residual]
-    for number, (grouping, _) in enumerate(_others(post), start=1):
-        for column in _columns(post, number):
+    for number, (grouping, _) in enumerate(_others(spec), start=1):
+        for column in _columns(rows, number):
             values = residual * column if column is not None else residual
             pieces.append(np.bincount(rows.index[number], values, grouping.levels))
-    leaves = [_by_leaf(post, residual, column) for column in _columns(post, 0)]
-    return np.concatenate(pieces), np.stack(leaves)
+    slope_phi += np.concatenate(pieces)
+    for i, column in enumerate(_columns(rows, 0)):
+        slope_b[i] += rows.by_leaf(_times(residual, column), spec.leaf.levels)
 
 
-def hessian(post: MixedPosterior, curvature: Vector) -> Arrow:
-    """Sum of the rows' Hessians."""
-    spec, rows = post.specification, post.rows
-    m, p, q, G = spec.head, spec.fixed, spec.leaf.width, spec.leaf.levels
-    head, cross, blocks = np.zeros((m, m)), np.zeros((m, q, G)), np.zeros((q, q, G))
-    leaf = _columns(post, 0)
+def _add_hessian(spec: Specification, rows: MixedRows, curvature: Vector, data: Arrow) -> None:
+    p, G = spec.fixed, spec.leaf.levels
+    head, cross, blocks = data.head, data.cross, data.blocks
+    leaf = _columns(rows, 0)
     for k in range(p):
         weighted = curvature * rows.x[:, k]
-        head[k, :p] = weighted @ rows.x
+        head[k, :p] += weighted @ rows.x
         for i, column in enumerate(leaf):
-            cross[k, i] = _by_leaf(post, weighted, column)
+            cross[k, i] += rows.by_leaf(_times(weighted, column), G)
     for i, column in enumerate(leaf):
         for j in range(i + 1):
-            blocks[i, j] = blocks[j, i] = _by_leaf(post, _times(curvature, leaf[j]), column)
-    for number, (grouping, place) in enumerate(_others(post), start=1):
-        for a, column in enumerate(_columns(post, number)):
+            blocks[i, j] += rows.by_leaf(_times(_times(curvature, leaf[j]), column), G)
+        blocks[:i, i] = blocks[i, :i]
+    for number, (grouping, place) in enumerate(_others(spec), start=1):
+        for a, column in enumerate(_columns(rows, number)):
             at = slice(place.start + a * grouping.levels, place.start + (a + 1) * grouping.levels)
             own = _times(curvature, column)
             for k in range(p):
-                line = np.bincount(rows.index[number], own * rows.x[:, k], grouping.levels)
-                head[k, at] = head[at, k] = line
+                head[k, at] += np.bincount(rows.index[number], own * rows.x[:, k], grouping.levels)
+                head[at, k] = head[k, at]
             for i, other in enumerate(leaf):
-                cross[at, i] = _table(
+                cross[at, i] += _table(
                     _times(own, other), rows.index[number], rows.index[0], grouping.levels, G
                 )
-            for second, (against, there) in enumerate(_others(post), start=1):
-                for c, other in enumerate(_columns(post, second)):
+            for second, (against, there) in enumerate(_others(spec), start=1):
+                for c, other in enumerate(_columns(rows, second)):
                     start = there.start + c * against.levels
-                    head[at, start : start + against.levels] = _table(
+                    head[at, start : start + against.levels] += _table(
                         _times(own, other),
                         rows.index[number],
                         rows.index[second],
                         grouping.levels,
                         against.levels,
                     )
-    return Arrow(head, cross, blocks)
 
 
-def _others(post: MixedPosterior) -> list[tuple[Grouping, slice]]:
-    spec = post.specification
+def _others(spec: Specification) -> list[tuple[Grouping, slice]]:
     return list(zip(spec.others, spec.places(), strict=True))
 
 
-def _columns(post: MixedPosterior, number: int) -> list[Vector | None]:
-    design = post.rows.design[number]
+def _columns(rows: MixedRows, number: int) -> list[Vector | None]:
+    design = rows.design[number]
     return [None] if design is None else list(design.T)
 
 
 def _times(values: Vector, column: Vector | None) -> Vector:
     return values if column is None else values * column
-
-
-def _by_leaf(post: MixedPosterior, values: Vector, column: Vector | None) -> Vector:
-    return np.add.reduceat(_times(values, column), post.rows.starts)
 
 
 def _table(values: Vector, first: Any, second: Any, rows: int, columns: int) -> Vector:

@@ -44,6 +44,17 @@ def target(y: Any, rows: int) -> AnyRows:
     return array
 
 
+def column(name: str, values: Any, rows: int) -> AnyRows:
+    """Finite numbers, one per row."""
+    array, _ = _rows(name, values)
+    if array.shape != (rows,):
+        raise InputError(
+            f"{name} must hold one number for each of {rows} rows, found shape {array.shape}."
+        )
+    _finite(name, array, None)
+    return array
+
+
 def weights(sample_weight: Any, rows: int) -> npt.NDArray[np.float64]:
     """Weights of rows: finite, none below 0, some above."""
     array = _numeric("sample_weight", sample_weight)[0].astype(float)
@@ -193,4 +204,5 @@ def _finite(name: str, array: AnyRows, names: tuple[str, ...] | None) -> None:
             for j in np.flatnonzero(counts)[:5]
         ]
         where = "in " + ", ".join(shown) + (" and more" if (counts > 0).sum() > 5 else "")
+        where += f", the first being in row {first}"
     raise InputError(f"{name} has NaN or infinite values {where}. Drop or impute those rows.")

@@ -10,10 +10,11 @@ import numpy as np
 from ornstein._base import multihost
 from ornstein._base.trees import num_rows
 from ornstein._base.types import PyTree, Vector
-from ornstein.data.on_disk import RowsOnDisk, ahead
+from ornstein.data.on_disk import AnyRows, RowsOnDisk, ahead
 from ornstein.storage.records import digest
 
 _FINGERPRINT_ROWS = 4096
+_MOMENT_NUMBERS = 2**20  # read at once for means and standard deviations
 
 
 def fingerprint(tree: PyTree) -> str:
@@ -69,3 +70,19 @@ def sum_over_blocks(
         for rows, weights in blocks(data, block_rows, shared=True)
     )
     return multihost.total(reduce(lambda total, part: jax.tree.map(np.add, total, part), parts))
+
+
+def mean_and_sd(rows: AnyRows) -> tuple[Vector, Vector]:
+    """Of every column."""
+    if not isinstance(rows, RowsOnDisk):
+        return np.mean(rows, axis=0), np.std(rows, axis=0)
+    step = max(1, _MOMENT_NUMBERS // max(1, int(np.prod(rows.shape[1:]))))
+    count, mean, squares = 0, np.zeros(rows.shape[1:]), np.zeros(rows.shape[1:])
+    for part in ahead(rows[start : start + step] for start in range(0, len(rows), step)):
+        block = np.asarray(part, float)
+        own, total = block.mean(axis=0), count + len(block)
+        squares += ((block - own) ** 2).sum(axis=0)
+        squares += (own - mean) ** 2 * (count * len(block) / total)
+        mean += (own - mean) * (len(block) / total)
+        count = total
+    return mean, np.sqrt(squares / count)

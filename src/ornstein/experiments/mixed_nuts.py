@@ -57,7 +57,7 @@ def nuts(
 
 
 def _model(post: MixedPosterior) -> Any:
-    spec, rows = post.specification, post.rows
+    spec, rows = post.specification, post.rows.in_memory()
     weight = 1.0 if rows.weight is None else jnp.asarray(rows.weight)
 
     def model() -> None:

@@ -13,6 +13,7 @@ from ornstein._base.types import Vector
 from ornstein.curvature.arrow_anchor import MixedAnchor, find_anchor
 from ornstein.curvature.arrow_noise import RemainderNoise, remainder_noise
 from ornstein.models.random_effects.posterior import MixedPosterior
+from ornstein.models.random_effects.rows import MixedRowsOnDisk
 
 ANGLE = 0.8  # of steps with few rows; two make a draw
 _QUARTER = math.pi / 2  # the same where the posterior is nearly Gaussian: one makes a draw
@@ -27,6 +28,8 @@ _LEAST_DRAWS = 25
 _MOST_READ = 100_000_000  # rows, by all draws of a chain, that steps with all of them should read,
 _FEWEST_DRAWS = 100  # for no fewer draws
 _MOST_NUMBERS = 2**27  # of all draws: 512 MiB
+_UNKNOWN = 0.25  # share of the effects' variance up to which steps on disk go without a test
+_MOST_AHEAD = 2**19  # numbers that a chain reads from disk for a draw: 50 MiB for 25 of them
 _WORDS = {
     "gaussian": "hyperparameters with the effects integrated out, then exact draws of the rest",
     "tested": "rotation steps with all rows, every group's accepted by a test of its own (X11)",
@@ -51,6 +54,8 @@ class MixedPlan:
         and steps per draw.
     noise
         What the rows' remainders leave in gradients; None where all rows are used.
+    on_disk
+        Whether rows stay on disk.
     draws
         Suggested draws per chain.
     why
@@ -70,6 +75,7 @@ class MixedPlan:
     keep: float = 0.0
     thin: int = 1
     noise: RemainderNoise | None = None
+    on_disk: bool = False
 
     @property
     def method(self) -> str:
@@ -104,10 +110,13 @@ class MixedPlan:
     def lines(self) -> list[tuple[str, str]]:
         """What will be run: names and texts."""
         rows = "none" if not self.batch_size else f"{self.batch_size:,}"
+        if self.on_disk and self.batch_size:
+            rows += ", read ahead"
+        place = " on disk" if self.on_disk else ""
         lines = [
             ("method", _WORDS[self.steps]),
             ("because", self.why),
-            ("rows, parameters", f"{self.num_data:,}, {self.dim:,}"),
+            ("rows, parameters", f"{self.num_data:,}{place}, {self.dim:,}"),
             ("structure", f"arrow, exact; {self.head:,} parameters held densely (X14)"),
             ("rows of a step", rows),
         ]
@@ -131,20 +140,23 @@ def plan_mixed(post: MixedPosterior, batch_size: int | None = None, **unknown: A
     N, spec = post.num_data, post.specification
     if batch_size is not None:
         checks.whole("batch_size", batch_size, high=N, why=f"the data has {N} rows")
+    if post.on_disk:
+        _require_few(post)
     anchor = find_anchor(post)
 
     def made(steps: str, size: int, why: str, **more: Any) -> MixedPlan:
         names, draws = tuple(post.fixed_labels), min(_DRAWS, _MOST_NUMBERS // (4 * spec.dim))
-        if size == N:
+        if steps == "tested":
             draws = min(draws, max(_MOST_READ // N, _FEWEST_DRAWS))
         draws = max(draws, _LEAST_DRAWS)
-        return MixedPlan(steps, anchor, size, N, spec.dim, spec.head, names, draws, why, **more)
+        given = steps, anchor, size, N, spec.dim, spec.head, names, draws, why
+        return MixedPlan(*given, on_disk=post.on_disk, **more)
 
     if spec.noise_prior is not None:
         if batch_size is not None:
             raise InputError("a Gaussian mixed model needs no rows; leave batch_size out.")
         return made("gaussian", 0, "given the standard deviations the posterior is Gaussian")
-    if batch_size == N or (batch_size is None and N <= _SMALL):
+    if not post.on_disk and (batch_size == N or (batch_size is None and N <= _SMALL)):
         return made("tested", N, "all rows are few enough")
     if spec.others or spec.auxiliary:
         drawn = checks.few(spec.hyper_labels()[-len(spec.auxiliary) :])
@@ -161,9 +173,31 @@ def plan_mixed(post: MixedPosterior, batch_size: int | None = None, **unknown: A
     by_noise = kick**2 * noise.largest / (_NOISE * (1 - keep**2))
     by_row = kick * noise.kick / _KICK
     wanted = math.ceil(max(_FEWEST, by_noise, by_row, noise.on_scales))
-    if batch_size is None and wanted > _SHARE * N:
-        per = N / spec.leaf.levels
-        return made("tested", N, f"with {per:.3g} rows a group, few rows would be too noisy")
+    per = f"with {N / spec.leaf.levels:.3g} rows a group"
+    if post.on_disk:
+        most = _MOST_AHEAD // (thin * (spec.fixed + spec.leaf.width + 4))
+        if batch_size is not None:
+            checks.whole("batch_size", batch_size, high=most, why="25 draws' rows are held at once")
+        if noise.share > _UNKNOWN:
+            raise _all_needed(post, f"{per}, steps need a test to be exact")
+        if wanted > min(N, most):
+            raise _all_needed(post, f"{per}, few rows would be too noisy")
+    elif batch_size is None and wanted > _SHARE * N:
+        return made("tested", N, f"{per}, few rows would be too noisy")
     why = f"{wanted:,} rows leave little noise"
     more = {"angle": angle, "keep": keep, "thin": thin, "noise": noise}
     return made("minibatch", batch_size or wanted, why, **more)
+
+
+def _require_few(post: MixedPosterior) -> None:
+    """Raise early if a model's steps take all rows, which are on disk."""
+    spec = post.specification
+    if spec.noise_prior is None and spec.others:
+        raise _all_needed(post, "there are several groups")
+
+
+def _all_needed(post: MixedPosterior, why: str) -> InputError:
+    assert isinstance(post.rows, MixedRowsOnDisk)
+    return InputError(
+        f"{why}: every step takes all rows, and they stay on disk. {post.rows.remedy}"
+    )

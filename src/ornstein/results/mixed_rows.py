@@ -10,6 +10,7 @@ from ornstein._base import checks
 from ornstein._base.errors import InputError
 from ornstein._base.types import Vector
 from ornstein.data import inputs
+from ornstein.data.on_disk import RowsOnDisk
 from ornstein.models.random_effects.posterior import MixedPosterior
 from ornstein.results.mixed_draws import GroupDraws, GroupOfRows, MixedDraws
 
@@ -62,7 +63,13 @@ def _table(post: MixedPosterior, X: Any, groups: Mapping[str, Any]) -> Vector:
             raise InputError("groups must have the levels of the new rows, found none.")
         table = np.zeros((len(np.asarray(next(iter(groups.values())))), 0))
     else:
-        table = np.asarray(inputs.table(X)[0], float)
+        found = inputs.table(X)[0]
+        if isinstance(found, RowsOnDisk):
+            raise InputError(
+                "predictions of new rows are made in memory: give some rows of X at a time, such "
+                "as rows[:1000], with their groups."
+            )
+        table = np.asarray(found, float)
     if table.shape[1] != columns:
         raise InputError(f"X must have the model's {columns} columns, found {table.shape[1]}.")
     if not post.intercept:

@@ -23,12 +23,10 @@ def variance_components(result: MixedResult, interval: float = 0.9) -> "pd.DataF
     post, draws = result.posterior, result.own
     parts: dict[str, Vector] = {}
     for number, group in enumerate(draws.groups):
-        design = post.rows.design[number]
         scale = post.units.effects[number]
-        squares = np.ones((1, 1))
-        if design is not None:
-            own = design * scale
-            squares = own.T @ own / len(own)
+        squares = post.rows.design_products(number)
+        if not post.specification.groupings[number].plain:
+            squares = scale[:, None] * squares * scale
         cov = group.factor @ np.swapaxes(group.factor, 1, 2)
         parts[group.name] = np.einsum("dij,ij->d", cov, squares)
     noise = _noise(result)

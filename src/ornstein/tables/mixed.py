@@ -135,7 +135,7 @@ class MixedTableModel(TableModel):
         if frame is not None or self.run is None:
             return super().seen_rows(frame, draws)
         some, post = self.thinned(draws), self.result.posterior
-        rows, columns = post.rows, len(self.encoding.features)
+        rows, columns = post.rows.in_memory(), len(self.encoding.features)
         place = np.argsort(rows.order)
 
         def block(numbers: npt.NDArray[np.intp]) -> Block:

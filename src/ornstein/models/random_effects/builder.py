@@ -10,9 +10,10 @@ from ornstein._base import checks
 from ornstein._base.errors import InputError
 from ornstein._base.types import Vector
 from ornstein.data import inputs
-from ornstein.data.on_disk import RowsOnDisk
-from ornstein.models.families import FAMILIES, Binomial, Family, family_name
-from ornstein.models.families.durations import Waiting
+from ornstein.data.derived import Derived, held
+from ornstein.data.on_disk import AnyRows, RowsOnDisk, map_as_rows
+from ornstein.data.passes import mean_and_sd
+from ornstein.models.families import FAMILIES, family_name
 from ornstein.models.hyper_priors import HalfStudentT, ScalePrior
 from ornstein.models.priors import Normal, Priors
 from ornstein.models.random_effects.auxiliary import auxiliary_priors
@@ -22,12 +23,11 @@ from ornstein.models.random_effects.posterior import (
     FixedPart,
     GroupRows,
     MixedPosterior,
-    Target,
     assemble,
     by_size,
 )
+from ornstein.models.random_effects.targets import target_of
 from ornstein.models.random_effects.units import MixedUnits
-from ornstein.models.regressions import successes, waiting
 
 WIDE = 2.5
 """Standard deviation of a coefficient's default prior, and scale of a standard deviation's, in
@@ -60,9 +60,11 @@ def mixed(
     Parameters
     ----------
     X
-        Table of shape (rows, columns), an array or a data frame; None for an intercept only.
+        Table of shape (rows, columns), an array or a data frame, or rows on disk
+        (:func:`ornstein.open_rows`); None for an intercept only.
     y
-        Target, one number per row; classes in an order are whole numbers from 0.
+        Target, one number per row; classes in an order are whole numbers from 0. On disk as well,
+        if need be, as may be labels and all that follows with one number per row.
     groups
         By name, the level of every row (effects are then intercepts), or
         :class:`ornstein.models.Effects` for slopes too.
@@ -107,19 +109,32 @@ def mixed(
     MixedPosterior(logistic, rows=4, fixed=2, school (2 levels: 1))
     """
     intercept = checks.flag("intercept", intercept)
-    rows = np.shape(y)[0] if X is None else len(inputs.table(X)[0])
-    kind = FAMILIES[family_name("linear" if family == "normal" else family)]
-    target = _target(kind, inputs.target(y, rows), trials, event, sample_weight, offset)
+    kind, given = FAMILIES[family_name("linear" if family == "normal" else family)], _groups(groups)
+    on_disk = any(
+        isinstance(map_as_rows(part), RowsOnDisk)
+        for part in (
+            X,
+            y,
+            sample_weight,
+            offset,
+            trials,
+            event,
+            *(e.labels for e in given.values()),
+        )
+    )
     intercept = intercept or not kind.intercept
-    table, names = _table(X, feature_names, rows, intercept)
-    unit = float(np.std(target.y)) if kind.scaled else 1.0
+    table, names = _table(X, y, feature_names, intercept, on_disk)
+    rows = len(table)
+    found_y = inputs.target(y, rows)
+    target = target_of(kind, found_y, trials, event, sample_weight, offset, on_disk)
+    centre, spread = mean_and_sd(table)
+    y_mean, unit = map(float, mean_and_sd(target.y)) if kind.scaled else (0.0, 1.0)
     if unit == 0:
         raise InputError("y has one value only: there is nothing to explain.")
-    given = _groups(groups)
     slopes = {name: _slopes(name, effects, names) for name, effects in given.items()}
     concentration = checks.positive("correlation_concentration", correlation_concentration)
     plain = [
-        _group_rows(name, effects, slopes[name], table, names, sd_prior, unit)._replace(
+        _group_rows(name, effects, slopes[name], table, names, sd_prior, unit, spread)._replace(
             concentration=concentration
         )
         for name, effects in given.items()
@@ -131,7 +146,10 @@ def mixed(
     chosen = named_priors([*reported, *own_names], plain, noisy, priors)
     found, own = by_size([chosen.of_group(group) for group in plain]), chosen.normal
     auxiliary, first = auxiliary_priors(target.family, target.y, own)
-    mean, precision = _fixed_prior(table, target, intercept, prior_scale, unit, first)
+    scale = WIDE * unit / np.where(spread > 0, spread, 1.0)
+    mean, precision = _fixed_prior(
+        scale, centre, y_mean, intercept, prior_scale, WIDE * unit, first
+    )
     for name in set(own) & set(reported):
         mean[labels.index(name)] = own[name].mean
         precision[labels.index(name)] = own[name].sd ** -2.0
@@ -151,65 +169,24 @@ def mixed(
     )
 
 
-def with_ones(table: Vector) -> Vector:
-    """A table with the intercept's column."""
+def with_ones(table: Any) -> Any:
+    """A table with the intercept's column, in memory or on disk."""
+    if isinstance(table, RowsOnDisk):
+        return Derived(with_ones, table)
     return np.concatenate([table, np.ones((len(table), 1))], axis=1)
 
 
-def refuse_several(family: Family, given: str) -> None:
-    """Raise for a family of several predictors."""
-    if family.outputs > 1:
-        raise InputError(
-            f"family={given!r} has several predictors, which random effects cannot be added to "
-            "yet. Use 'ordinal' for classes in an order, 'bernoulli' for one class against the "
-            "others."
-        )
-
-
-def _target(
-    kind: type[Family], y: Any, trials: Any, event: Any, sample_weight: Any, offset: Any
-) -> Target:
-    """The target as its family takes it; trials become weights."""
-    if isinstance(y, RowsOnDisk):
-        raise InputError("a mixed model needs its rows in memory: read them with rows[:].")
-    rows = len(y)
-    weight: Vector | None = None
-    if sample_weight is not None:
-        weight = np.asarray(inputs.weights(sample_weight, rows), float)
-    if (trials is not None) != (kind is Binomial):
-        raise InputError(
-            "family='binomial' needs trials, the number of trials of every row."
-            if kind is Binomial
-            else f"trials is for family='binomial'; a {kind.name} model has none."
-        )
-    if event is not None and not issubclass(kind, Waiting):
-        raise InputError(f"event is for waiting times; a {kind.name} model has none.")
-    if kind is Binomial:
-        y, count = successes(y, trials)
-        weight = count if weight is None else weight * count
-    elif issubclass(kind, Waiting):
-        y = waiting(y, event)
-    refuse_several(kind(), kind.name)
-    family, y = kind.of_target(y)
-    known = None if offset is None else np.asarray(inputs.target(offset, rows), float)
-    return Target(family, as_target(family, y), weight, known)
-
-
-def as_target(family: Family, y: Any) -> npt.NDArray[Any]:
-    """Numbers, and class numbers of more than two classes as such."""
-    return np.asarray(y, np.int32 if family.most_classes > 2 else float)
-
-
-def _table(X: Any, feature_names: Any, rows: int, intercept: bool) -> tuple[Any, tuple[str, ...]]:
+def _table(
+    X: Any, y: Any, feature_names: Any, intercept: bool, on_disk: bool
+) -> tuple[AnyRows, tuple[str, ...]]:
     if X is None:
         if not intercept:
             raise InputError("X is None and intercept is False: there is no fixed coefficient.")
-        return np.zeros((rows, 0)), ()
+        empty = np.zeros((np.shape(y)[0], 0))
+        return held(empty) if on_disk else empty, ()
     table, names = inputs.table(X, feature_names)
-    if isinstance(table, RowsOnDisk):
-        raise InputError("a mixed model needs its rows in memory: read them with rows[:].")
     own = names or tuple(f"coef[{j}]" for j in range(table.shape[1]))
-    return np.asarray(table, float), own
+    return held(table).astype(float) if on_disk else np.asarray(table, float), own
 
 
 def _groups(groups: Any) -> dict[str, Effects]:
@@ -245,15 +222,16 @@ def _group_rows(
     name: str,
     effects: Effects,
     slopes: tuple[int, ...],
-    table: Vector,
+    table: AnyRows,
     names: tuple[str, ...],
     sd_prior: ScalePrior | Mapping[str, ScalePrior] | None,
     unit: float,
+    spread: Vector,
 ) -> GroupRows:
     levels, index = levels_of(name, effects.labels, len(table))
     columns = (*([INTERCEPT] if effects.intercept else []), *(names[j] for j in slopes))
     design = None
-    if slopes:
+    if slopes and not isinstance(table, RowsOnDisk):
         own = table[:, list(slopes)]
         design = np.concatenate([np.ones((len(own), 1)), own], axis=1) if effects.intercept else own
     correlated = checks.flag(f"groups[{name!r}].correlated", effects.correlated)
@@ -263,24 +241,27 @@ def _group_rows(
         priors: tuple[ScalePrior, ...] = (own_prior,) * len(columns)
     else:
         scales = [WIDE * unit] if effects.intercept else []
-        scales += [WIDE * unit / (float(np.std(table[:, j])) or 1.0) for j in slopes]
+        scales += [WIDE * unit / (float(spread[j]) or 1.0) for j in slopes]
         priors = tuple(HalfStudentT(3.0, scale) for scale in scales)
     return GroupRows(name, levels, index, columns, design, blocks, priors)
 
 
 def _fixed_prior(
-    table: Vector,
-    target: Target,
+    scale: Vector,
+    centre: Vector,
+    y_mean: float,
     intercept: bool,
     given: Any,
-    unit: float,
+    wide: float,
     first: Normal | None,
 ) -> tuple[Vector, Vector]:
     """Mean and precision of the coefficients' prior, the intercept's last.
 
-    ``first`` is the prior of an intercept that stands for the first cutpoint.
+    ``scale`` is the default standard deviation of columns whose means are ``centre``, and ``wide``
+    an intercept's where columns have their means; ``first`` is the prior of an intercept that
+    stands for the first cutpoint.
     """
-    width = table.shape[1] + intercept
+    width = len(scale) + intercept
     mean = np.zeros(width)
     if first is not None:
         mean[-1] = first.mean
@@ -294,12 +275,10 @@ def _fixed_prior(
         if not (scale > 0).all():
             raise InputError(f"prior_scale must be above 0, found {checks.shown(given)}.")
         return mean, np.broadcast_to(scale**-2, (width,)).copy()
-    spread = np.std(table, axis=0)
-    scale = WIDE * unit / np.where(spread > 0, spread, 1.0)
     if intercept:
-        if target.family.scaled:
-            mean[-1] = np.mean(target.y)
-        around = (scale * np.mean(table, axis=0)) ** 2
-        own = WIDE * unit if first is None else first.sd
+        if first is None:
+            mean[-1] = y_mean
+        around = (scale * centre) ** 2
+        own = wide if first is None else first.sd
         scale = np.append(scale, np.sqrt(own**2 + around.sum()))
     return mean, scale**-2.0

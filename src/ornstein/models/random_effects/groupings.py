@@ -1,6 +1,6 @@
 """A factor whose levels have effects: what a user says of it, and what the model keeps."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,9 +11,13 @@ import numpy.typing as npt
 from ornstein._base.checks import shown
 from ornstein._base.errors import InputError
 from ornstein._base.types import Array, Vector
+from ornstein.data.derived import Derived
+from ornstein.data.on_disk import AnyRows, RowsOnDisk, ahead, map_as_rows
 from ornstein.models.random_effects.covariances import Covariance
 
 INTERCEPT = "1"
+_LABELS = 2**20  # read at once, where they are on disk
+_SPREAD = 2**20  # labels up to this far apart are looked up in a table
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,7 +27,7 @@ class Effects:
     Attributes
     ----------
     labels
-        The level of every row: numbers or text.
+        The level of every row: numbers or text, or numbers on disk.
     slopes
         Columns of X whose coefficients vary from level to level, by name or number.
     intercept
@@ -129,10 +133,12 @@ class Grouping:
         return [f"b[{self.name}={level}: {c}]" for c in self.columns for level in levels]
 
 
-def levels_of(name: str, labels: Any, rows: int) -> tuple[npt.NDArray[Any], npt.NDArray[np.int32]]:
+def levels_of(name: str, labels: Any, rows: int) -> tuple[npt.NDArray[Any], AnyRows]:
     """Distinct levels in order, and the number of every row's."""
+    where, labels = f"groups[{name!r}]", map_as_rows(labels)
+    if isinstance(labels, RowsOnDisk):
+        return _levels_on_disk(where, labels, rows)
     array = np.asarray(labels)
-    where = f"groups[{name!r}]"
     if array.ndim != 1 or len(array) != rows:
         raise InputError(
             f"{where} must have one label for each of {rows} rows, found shape {array.shape}."
@@ -150,9 +156,46 @@ def levels_of(name: str, labels: Any, rows: int) -> tuple[npt.NDArray[Any], npt.
     if array.dtype.kind not in "iufbUS":
         raise InputError(f"{where} must hold numbers or text, found {shown(labels)}.")
     levels, index = np.unique(array, return_inverse=True)
+    return _several(where, levels), index.astype(np.int32)
+
+
+def _several(where: str, levels: npt.NDArray[Any]) -> npt.NDArray[Any]:
     if len(levels) < 2:
         raise InputError(
             f"{where} has one level only, {shown(levels[0].item())}: its effect cannot be told "
             "from the intercept. Leave this group out."
         )
-    return levels, index.astype(np.int32)
+    return levels
+
+
+def _levels_on_disk(
+    where: str, labels: RowsOnDisk, rows: int
+) -> tuple[npt.NDArray[Any], RowsOnDisk]:
+    """By one pass; whole numbers that are stored as floats become whole again."""
+    if labels.shape != (rows,):
+        raise InputError(
+            f"{where} must have one label for each of {rows} rows, found shape {labels.shape}."
+        )
+    if labels.dtype.kind == "f":
+        if labels.scan.bad.any():
+            raise InputError(
+                f"{where} has a missing label in row {labels.scan.first_bad}. Drop it, or name a "
+                "level."
+            )
+        if labels.scan.whole and np.abs([labels.scan.low, labels.scan.high]).max() < 2**53:
+            labels = labels.astype(np.int64)
+    levels = np.empty(0, labels.dtype)
+    for block in ahead(labels[start : start + _LABELS] for start in range(0, rows, _LABELS)):
+        levels = np.union1d(levels, block)
+    return _several(where, levels), Derived(_numbers_of(levels), labels, dtype=np.int32)
+
+
+def _numbers_of(levels: npt.NDArray[Any]) -> Callable[[npt.NDArray[Any]], npt.NDArray[Any]]:
+    """What gives labels their levels' numbers: by a table where they lie close together."""
+    if levels.dtype.kind in "iu":
+        low, high = int(levels[0]), int(levels[-1])
+        if high - low < max(_SPREAD, 8 * len(levels)) and high < 2**63:
+            table = np.zeros(high - low + 1, np.int32)
+            table[levels.astype(np.int64) - low] = np.arange(len(levels))
+            return lambda labels: table[labels.astype(np.int64) - low]
+    return lambda labels: np.searchsorted(levels, labels)

@@ -1,4 +1,4 @@
-"""The posterior of a mixed model: rows sorted by the largest grouping, priors, units and names."""
+"""The posterior of a mixed model: rows, priors, units and names."""
 
 import functools
 import operator
@@ -11,34 +11,18 @@ import numpy.typing as npt
 
 from ornstein._base.errors import InputError
 from ornstein._base.types import Vector
+from ornstein.data.derived import held
+from ornstein.data.on_disk import AnyRows, RowsOnDisk
 from ornstein.models.families import Family
 from ornstein.models.hyper_priors import ScalePrior
 from ornstein.models.random_effects.auxiliary import AuxiliaryPrior
 from ornstein.models.random_effects.covariances import Covariance
-from ornstein.models.random_effects.groupings import Grouping
+from ornstein.models.random_effects.groupings import INTERCEPT, Grouping
+from ornstein.models.random_effects.rows import AnyMixedRows, MixedRows, MixedRowsOnDisk
 from ornstein.models.random_effects.specification import Specification
 from ornstein.models.random_effects.units import MixedUnits
 
 _MOST_CROSS = 2**27  # numbers that tie the head to the leaves
-
-
-@dataclass(frozen=True, eq=False)
-class MixedRows:
-    """Rows in the order of the leaves. Indices and designs have one entry per grouping."""
-
-    x: Vector  # (N, p), a column of ones last where there is an intercept
-    y: npt.NDArray[Any]
-    index: tuple[npt.NDArray[np.int32], ...]
-    design: tuple[Vector | None, ...]  # (N, q); None for intercepts only
-    starts: npt.NDArray[np.int64]  # of every leaf's rows
-    weight: Vector | None = None
-    offset: Vector | None = None
-    order: npt.NDArray[np.intp] | None = None  # of every row, its number as it was given
-
-    @property
-    def size(self) -> int:
-        """N."""
-        return len(self.y)
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +34,7 @@ class MixedPosterior:
     specification
         Its densities.
     rows
-        The data, sorted.
+        The data: sorted by the largest grouping in memory, as they are stored on disk.
     levels
         The levels of every grouping, in the order of the specification.
     prior_mean, prior_precision
@@ -64,7 +48,7 @@ class MixedPosterior:
     """
 
     specification: Specification
-    rows: MixedRows
+    rows: AnyMixedRows
     levels: tuple[npt.NDArray[Any], ...]
     prior_mean: Vector
     prior_precision: Vector
@@ -77,6 +61,11 @@ class MixedPosterior:
     def num_data(self) -> int:
         """Number of rows."""
         return self.rows.size
+
+    @property
+    def on_disk(self) -> bool:
+        """Whether some rows stay on disk."""
+        return self.rows.on_disk
 
     @property
     def dim(self) -> int:
@@ -101,22 +90,21 @@ class MixedPosterior:
             f"{grouping.name} ({grouping.levels:,} levels: {', '.join(grouping.columns)})"
             for grouping in self.specification.groupings
         )
-        name = self.specification.family.name
-        return (
-            f"MixedPosterior({name}, rows={self.num_data}, fixed={len(self.fixed_labels)}, {terms})"
-        )
+        name, place = self.specification.family.name, " on disk" if self.on_disk else ""
+        count = f"rows={self.num_data}{place}, fixed={len(self.fixed_labels)}"
+        return f"MixedPosterior({name}, {count}, {terms})"
 
 
 class GroupRows(NamedTuple):
     """A grouping of rows: every row's level, and the columns whose coefficients vary.
 
     ``blocks`` says how many effects, in turn, share a covariance; ``design`` (N, q) is None for an
-    intercept only.
+    intercept only, and where rows are on disk, whose slopes are columns of the table.
     """
 
     name: str
     levels: npt.NDArray[Any]
-    level_of: npt.NDArray[np.int32]
+    level_of: AnyRows
     columns: tuple[str, ...]
     design: Vector | None
     blocks: tuple[int, ...]
@@ -141,7 +129,7 @@ class GroupRows(NamedTuple):
 class FixedPart(NamedTuple):
     """Fixed coefficients: a table with a column of ones last if they have an intercept."""
 
-    x: Vector
+    x: AnyRows
     labels: tuple[str, ...]
     mean: Vector  # of their prior
     precision: Vector
@@ -151,9 +139,9 @@ class Target(NamedTuple):
     """What is to be explained, how much every row counts, and what is added to its predictor."""
 
     family: Family
-    y: npt.NDArray[Any]
-    weight: Vector | None = None
-    offset: Vector | None = None
+    y: AnyRows
+    weight: AnyRows | None = None
+    offset: AnyRows | None = None
 
 
 def by_size(groups: Sequence[GroupRows]) -> list[GroupRows]:
@@ -183,7 +171,7 @@ def assemble(
         )
     return MixedPosterior(
         specification=spec,
-        rows=_sorted_rows(target, fixed.x, groups),
+        rows=_rows(target, fixed.x, groups, slope_columns, spec.head * spec.leaf.size),
         levels=tuple(group.levels for group in groups),
         prior_mean=fixed.mean,
         prior_precision=fixed.precision,
@@ -202,8 +190,37 @@ def _grouping(group: GroupRows) -> Grouping:
     return Grouping(group.name, len(group.levels), group.columns, tuple(covariances))
 
 
-def _sorted_rows(target: Target, x: Vector, groups: Sequence[GroupRows]) -> MixedRows:
-    leaf = groups[0].level_of
+def _rows(
+    target: Target,
+    x: AnyRows,
+    groups: Sequence[GroupRows],
+    slopes: tuple[tuple[int, ...], ...] | None,
+    hessian: int,
+) -> AnyMixedRows:
+    """Rows on disk as they are, others sorted; ``hessian`` is the size of its largest part."""
+    if not isinstance(x, RowsOnDisk):
+        return sorted_rows(target, x, groups)
+    assert slopes is not None
+    columns = x.shape[1] + sum(map(len, slopes))
+
+    def there(rows: AnyRows | None) -> RowsOnDisk | None:
+        return None if rows is None else held(rows)
+
+    return MixedRowsOnDisk(
+        x=x,
+        y=held(target.y),
+        index=tuple(held(group.level_of) for group in groups),
+        slopes=slopes,
+        ones=tuple(group.columns[0] == INTERCEPT for group in groups),
+        weight=there(target.weight),
+        offset=there(target.offset),
+        block_rows=MixedRowsOnDisk.rows_of_a_block(columns, hessian),
+    )
+
+
+def sorted_rows(target: Target, x: Any, groups: Sequence[GroupRows]) -> MixedRows:
+    """Rows in the order of the leaves."""
+    leaf = np.asarray(groups[0].level_of)
     by_leaf = np.argsort(leaf, kind="stable")
 
     def part(values: Any) -> Any:

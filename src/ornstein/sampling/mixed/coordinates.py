@@ -35,10 +35,10 @@ class Around(NamedTuple):
     @classmethod
     def of(cls, post: MixedPosterior, anchor: MixedAnchor, dtype: str) -> "Around":
         """In a precision."""
-        weight = post.num_data if post.rows.weight is None else float(post.rows.weight.sum())
+        weight = post.rows.total_weight
         squares = 0.0
         if post.specification.noise_prior is not None:
-            squares = 2 * anchor.at.loss - weight * np.log(2 * np.pi)
+            squares = 2 * anchor.loss - weight * np.log(2 * np.pi)
         made = cls(
             anchor.phi,
             anchor.b,
@@ -48,7 +48,7 @@ class Around(NamedTuple):
             anchor.data,
             prior_of(post),
             np.asarray(squares),
-            np.asarray(float(weight)),
+            np.asarray(weight),
         )
         return jax.tree.map(lambda leaf: np.asarray(leaf, dtype), made)
 

@@ -5,16 +5,19 @@ The loss around the anchor is known to second order, the prior exactly: rows est
 are drawn given the effects after every step (X13).
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import numpy.typing as npt
 
-from ornstein._base.types import Array
+from ornstein._base.types import Array, Vector
+from ornstein.curvature import arrow_sums
 from ornstein.curvature.arrow_anchor import MixedAnchor
 from ornstein.models.random_effects.posterior import MixedPosterior
+from ornstein.models.random_effects.rows import MixedRows
 from ornstein.models.random_effects.specification import Specification
 from ornstein.sampling.mixed.coordinates import Around, Coordinates
 from ornstein.sampling.mixed.moves import Reference, Tuning
@@ -24,13 +27,17 @@ from ornstein.sampling.mixed.tested import draw_given
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False)
 class Sampled:
-    """Rows to draw from: a row's numbers lie together. And what a step needs beside."""
+    """Rows to draw from: a row's numbers lie together. And what a step needs beside.
+
+    Of rows on disk those of a draw's steps were drawn and read ahead, (steps, S, ...).
+    """
 
     numbers: Any  # (N, p + columns + 3): design, predictor at the anchor, target, weight
     index: Any  # (N, groupings)
     noise_phi: Any  # injected into the velocity of the head, (m,): standard deviations
     noise_b: Any  # of the leaves, (q, G)
     keep: Any
+    share: Any  # N / S
     size: int = field(metadata={"static": True})  # S
     steps: int = field(metadata={"static": True})  # a draw
 
@@ -45,13 +52,47 @@ class Sampled:
         noise: tuple[Any, Any],
     ) -> "Sampled":
         """Rows of a posterior, in single precision."""
-        rows = post.rows
-        designs = [own for own in rows.design if own is not None]
-        weight = np.ones(rows.size) if rows.weight is None else rows.weight
-        parts = [rows.x, *designs, np.stack([anchor.at.predictor, rows.y, weight], axis=1)]
-        numbers = np.concatenate([np.asarray(part, np.float32) for part in parts], axis=1)
-        phi, b, kept = (np.asarray(part, np.float32) for part in (*noise, keep))
-        return cls(numbers, np.stack(rows.index, axis=1), phi, b, kept, size, steps)
+        more = (*noise, keep, post.num_data / size)
+        phi, b, kept, share = (np.asarray(part, np.float32) for part in more)
+        numbers = index = None
+        if not post.on_disk:
+            rows = post.rows.in_memory()
+            found = packed(post.specification, rows, anchor)
+            numbers, index = (rows.as_given(part) for part in found)
+        return cls(numbers, index, phi, b, kept, share, size, steps)
+
+    def read(self, ahead: tuple[Array, Array] | None) -> "Sampled":
+        """With the rows of a draw that were read ahead, if they were."""
+        return self if ahead is None else replace(self, numbers=ahead[0], index=ahead[1])
+
+    def batch(self, key: Array, number: Array) -> tuple[Array, Array]:
+        """Rows of a step: their numbers and indices."""
+        if self.numbers.ndim == 3:
+            return self.numbers[number], self.index[number]
+        chosen = row_numbers(key, self.size, self.numbers.shape[0])
+        return self.numbers[chosen], self.index[chosen]
+
+
+def packed(
+    spec: Specification, rows: MixedRows, anchor: MixedAnchor
+) -> tuple[Vector, npt.NDArray[np.int32]]:
+    """What :class:`Sampled` has of rows: their numbers together, and their indices."""
+    eta = arrow_sums.predictor(spec, rows, anchor.phi, anchor.b)
+    weight = np.ones(rows.size) if rows.weight is None else rows.weight
+    designs = [own for own in rows.design if own is not None]
+    parts = [rows.x, *designs, np.stack([eta, rows.y, weight], axis=1)]
+    numbers = np.concatenate([np.asarray(part, np.float32) for part in parts], axis=1)
+    return numbers, np.stack(rows.index, axis=1).astype(np.int32)
+
+
+def row_numbers(key: Array, size: int, total: int | Array) -> Array:
+    """Of a step's rows, with replacement."""
+    return jax.random.randint(key, (size,), 0, total, jnp.int32)
+
+
+def keys_of_step(key: Array, number: Array) -> Array:
+    """For the velocities of head and leaves, the rows, and the hyperparameters."""
+    return jax.random.split(jax.random.fold_in(key, number), 4)
 
 
 class MinibatchState(NamedTuple):
@@ -88,8 +129,7 @@ def advance(
     """The steps of a draw."""
 
     def step(state: MinibatchState, number: Array) -> tuple[MinibatchState, None]:
-        own = jax.random.fold_in(key, number)
-        return _step(spec, around, rows, reference, tuning, state, own), None
+        return _step(spec, around, rows, reference, tuning, state, key, number), None
 
     moved, _ = jax.lax.scan(step, state, jnp.arange(rows.steps))
     return moved, jnp.ones(3, state.phi.dtype)
@@ -111,8 +151,10 @@ def _step(
     tuning: Tuning,
     state: MinibatchState,
     key: Array,
+    number: Array,
 ) -> MinibatchState:
-    one, two, batch, given = jax.random.split(key, 4)
+    one, two, chosen, given = keys_of_step(key, number)
+    batch = rows.batch(chosen, number)
     here = Coordinates.given(spec, around, state.lam)
     z = here.coordinates(state.phi, state.b)
     v_phi = rows.keep * state.v_phi
@@ -123,7 +165,7 @@ def _step(
     cos, sin = jnp.cos(half), jnp.sin(half)
     z, v = _rotated(z, (v_phi, v_b), cos, sin)
     slope = here.root.transposed(
-        *_gradient(spec, around, rows, *here.position(*z), state.lam, batch)
+        *_gradient(spec, around, rows.share, batch, *here.position(*z), state.lam)
     )
     v = tuple(own - 2 * sin * (s - at) for own, s, at in zip(v, slope, z, strict=True))
     z, v = _rotated(z, v, cos, sin)
@@ -140,35 +182,31 @@ def _rotated(z: Any, v: Any, cos: Array, sin: Array) -> tuple[Any, Any]:
 def _gradient(
     spec: Specification,
     around: Around,
-    rows: Sampled,
+    share: Array,
+    batch: tuple[Array, Array],
     phi: Array,
     b: Array,
     lam: Array,
-    key: Array,
 ) -> tuple[Array, Array]:
     """Of the whole loss by head and leaves: exact but for the remainder."""
     d_phi, d_b = phi - around.phi, b - around.b
     by_phi, by_b = around.data.apply(d_phi, d_b)
     by_phi = by_phi + around.slope_phi + spec.head_prior_gradient(lam, phi, around.prior)
     by_b = by_b + around.slope_b + spec.leaf_precision(lam) @ b
-    more_phi, more_b = remainder(spec, rows, d_phi, d_b, key)
+    more_phi, more_b = remainder(spec, share, batch, d_phi, d_b)
     return by_phi + more_phi, by_b + more_b
 
 
 def remainder(
-    spec: Specification, rows: Sampled, d_phi: Array, d_b: Array, key: Array
+    spec: Specification, share: Array, batch: tuple[Array, Array], d_phi: Array, d_b: Array
 ) -> tuple[Array, Array]:
     """What rows drawn with replacement estimate of the gradient beyond second order (X10)."""
-    total = rows.numbers.shape[0]
-    chosen = jax.random.randint(key, (rows.size,), 0, total)
-    numbers, index = rows.numbers[chosen], rows.index[chosen]
+    numbers, index = batch
     x, at = numbers[:, : spec.fixed], spec.fixed
     columns = []
     for grouping in spec.groupings:
         width = 0 if grouping.plain else grouping.width
-        columns.append(
-            numbers[:, at : at + width].T if width else jnp.ones((1, rows.size), x.dtype)
-        )
+        columns.append(numbers[:, at : at + width].T if width else jnp.ones((1, len(x)), x.dtype))
         at += width
     eta, y, weight = numbers[:, at], numbers[:, at + 1], numbers[:, at + 2]
     effects = [
@@ -180,7 +218,7 @@ def remainder(
         change = change + (own[:, index[:, number]] * column).sum(axis=0)
     family, unit = spec.family, {"noise_scale": jnp.ones((), x.dtype)}
     left = family.residual(eta + change, y, unit) - family.residual(eta, y, unit)
-    left = (left - family.curvature(eta, y, unit) * change) * weight * (total / rows.size)
+    left = (left - family.curvature(eta, y, unit) * change) * weight * share
     sums = []
     for number, (own, column) in enumerate(zip(effects, columns, strict=True)):
         sums.append(jnp.zeros_like(own).at[:, index[:, number]].add(left[None] * column))

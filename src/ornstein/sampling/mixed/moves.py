@@ -1,4 +1,4 @@
-"""What the steps of mixed models share: a Gaussian to propose hyperparameters from, and lengths."""
+"""What the steps of mixed models share: keys, lengths, and a Gaussian of the hyperparameters."""
 
 from typing import Any, NamedTuple
 
@@ -7,6 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from ornstein._base.types import Array, Vector
+
+
+def keys_of_draw(key: Array, number: Array) -> Array:
+    """For the steps of a draw of a dispatch, and for reading it."""
+    return jax.random.split(jax.random.fold_in(key, number))
 
 
 class Tuning(NamedTuple):

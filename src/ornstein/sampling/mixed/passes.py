@@ -33,7 +33,8 @@ class Chunks:
     @classmethod
     def of(cls, post: MixedPosterior, dtype: str) -> "Chunks":
         """The rows of a posterior."""
-        rows = post.rows
+        rows = post.rows.in_memory()
+        assert rows.starts is not None
         sizes = np.diff([*rows.starts, rows.size])
         length = _length(sizes)
         counts = -(-sizes // length)

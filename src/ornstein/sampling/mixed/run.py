@@ -17,14 +17,16 @@ import numpy as np
 from ornstein._base.precision import precision_of
 from ornstein._base.types import Array, PyTree, Vector
 from ornstein.curvature.arrow_anchor import MixedAnchor, at_hyper, auxiliary_widths
+from ornstein.data.on_disk import ahead
 from ornstein.models.random_effects.posterior import MixedPosterior
 from ornstein.models.random_effects.specification import Specification
 from ornstein.planning.mixed import MixedPlan
 from ornstein.sampling.mixed import gaussian, minibatch, tested
 from ornstein.sampling.mixed.coordinates import Around
 from ornstein.sampling.mixed.minibatch import Sampled
-from ornstein.sampling.mixed.moves import Reference, Tuning
+from ornstein.sampling.mixed.moves import Reference, Tuning, keys_of_draw
 from ornstein.sampling.mixed.passes import Chunks
+from ornstein.sampling.mixed.read_ahead import ReadAhead
 
 KINDS: dict[str, ModuleType] = {
     "gaussian": gaussian,
@@ -59,25 +61,32 @@ class Moving(NamedTuple):
 
 @partial(jax.jit, static_argnums=(0, 1, 2))
 def _advanced(
-    kind: str, spec: Specification, draws: int, moving: Moving, states: PyTree, keys: Array
+    kind: str,
+    spec: Specification,
+    draws: int,
+    moving: Moving,
+    states: PyTree,
+    keys: Array,
+    read: PyTree = None,
 ) -> tuple[PyTree, tuple[Array, Array, Array], Array]:
-    """Chains side by side, so many draws each."""
+    """Chains side by side, so many draws each, of rows that were read ahead where they were."""
     steps = KINDS[kind]
 
-    def chain(state: PyTree, bits: Array) -> tuple[PyTree, Any]:
+    def chain(state: PyTree, bits: Array, read: PyTree) -> tuple[PyTree, Any]:
         key = jax.random.wrap_key_data(bits)
 
-        def draw(state: PyTree, number: Array) -> tuple[PyTree, Any]:
-            move, reading = jax.random.split(jax.random.fold_in(key, number))
+        def draw(state: PyTree, given: tuple[Array, PyTree]) -> tuple[PyTree, Any]:
+            move, reading = keys_of_draw(key, given[0])
+            rows = moving.rows if given[1] is None else moving.rows.read(given[1])
             state, rates = steps.advance(
-                spec, moving.around, moving.rows, moving.reference, moving.tuning, state, move
+                spec, moving.around, rows, moving.reference, moving.tuning, state, move
             )
             return state, (steps.read(spec, moving.around, state, reading), rates)
 
-        state, (found, rates) = jax.lax.scan(draw, state, jnp.arange(draws))
+        state, (found, rates) = jax.lax.scan(draw, state, (jnp.arange(draws), read))
         return state, (found, rates.mean(axis=0))
 
-    states, (found, rates) = jax.vmap(chain)(states, keys)
+    states, (found, rates) = jax.vmap(chain)(states, keys, read)
     return states, found, rates
 
 
@@ -131,6 +140,7 @@ class Chains:
     dtype: str
     key: Array
     teams: list[Team]
+    reader: ReadAhead | None = None
     ready: bool = False
 
     @classmethod
@@ -142,6 +152,7 @@ class Chains:
         dtype: str,
         lams: Vector,
         key: Array,
+        reader: ReadAhead | None = None,
     ) -> "Chains":
         """One chain for every line of hyperparameters."""
         count = min(len(lams), os.cpu_count() or 1)
@@ -154,7 +165,7 @@ class Chains:
                 keys = _keys(key, own, _STARTS)
                 states = _begun(kind, spec, moving, jnp.asarray(lams[part], dtype), keys)
                 teams.append(Team(states, own))
-        return cls(kind, spec, moving, dtype, key, teams)
+        return cls(kind, spec, moving, dtype, key, teams, reader)
 
     def retuned(self, tuning: Tuning, reference: Reference) -> None:
         """Go on with other lengths and proposals."""
@@ -168,14 +179,21 @@ class Chains:
         shapes = (spec.head,), (spec.leaf.width, spec.leaf.levels), (spec.count,)
         phi, b, lam = (np.empty((chains, draws, *shape), self.dtype) for shape in shapes)
 
+        def given(team: Team, made: int) -> tuple[Array, PyTree]:
+            with precision_of(self.dtype):
+                keys = _keys(self.key, team.chains, made)
+                return keys, None if self.reader is None else self.reader.rows(keys, CHUNK)
+
         def move(team: Team) -> Vector:
             rates, own = [], slice(team.chains[0], team.chains[-1] + 1)
+            starts, made = range(0, draws, CHUNK), team.made
+            each = (given(team, made + start) for start in starts)
+            dispatches = each if self.reader is None else ahead(each)
             with precision_of(self.dtype):
-                for start in range(0, draws, CHUNK):
-                    keys = _keys(self.key, team.chains, team.made)
+                for start, (keys, rows) in zip(starts, dispatches, strict=True):
                     with _COMPILING if not self.ready else nullcontext():
                         team.states, found, rate = _advanced(
-                            self.kind, self.spec, CHUNK, self.moving, team.states, keys
+                            self.kind, self.spec, CHUNK, self.moving, team.states, keys, rows
                         )
                         self.ready = True
                     count = min(CHUNK, draws - start)
@@ -225,7 +243,7 @@ def run_mixed(
 
     anchor, count = plan.anchor, post.specification.count
     around = Around.of(post, anchor, dtype)
-    rows = _rows(post, plan, anchor, dtype)
+    rows, reader = _rows(post, plan, anchor, dtype), _reader(post, plan, anchor)
     widths = np.maximum(first_widths(post, anchor), 1e-3)
     reference = Reference.of(anchor.lam, np.diag(widths**2), dtype)
     lengths = (plan.angle, plan.angle, 1.0) if plan.steps == "minibatch" else _WIDEST
@@ -243,7 +261,13 @@ def run_mixed(
             tuning = tuning._replace(hyper=np.asarray(_WIDEST[2], dtype))
         moving = Moving(around, rows, reference, tuning)
         spread = Chains.begun(
-            plan.steps, post.specification, moving, dtype, lams, jax.random.fold_in(key, phase)
+            plan.steps,
+            post.specification,
+            moving,
+            dtype,
+            lams,
+            jax.random.fold_in(key, phase),
+            reader,
         )
         kept: list[Vector] = []
         for _ in range(rounds):
@@ -258,7 +282,7 @@ def run_mixed(
             anchor = at_hyper(post, anchor, np.concatenate(kept).mean(axis=0))
             around = Around.of(post, anchor, dtype)
             if plan.steps == "minibatch":  # whose rows have their predictors at the anchor
-                rows = _rows(post, plan, anchor, dtype)
+                rows, reader = _rows(post, plan, anchor, dtype), _reader(post, plan, anchor)
             lams = found.lam[:, -1]
         elif phase == 0:
             lams = found.lam[:, -1]
@@ -298,6 +322,12 @@ def _rows(post: MixedPosterior, plan: MixedPlan, anchor: MixedAnchor, dtype: str
     if plan.steps == "minibatch":
         return Sampled.of(post, anchor, plan.batch_size, plan.thin, plan.keep, plan.injected)
     return Chunks.of(post, dtype)
+
+
+def _reader(post: MixedPosterior, plan: MixedPlan, anchor: MixedAnchor) -> ReadAhead | None:
+    if plan.steps != "minibatch" or not post.on_disk:
+        return None
+    return ReadAhead(post, anchor, plan.batch_size, plan.thin)
 
 
 def _dtype(post: MixedPosterior, plan: MixedPlan) -> str:

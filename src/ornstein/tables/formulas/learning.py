@@ -12,8 +12,8 @@ from ornstein._base.checks import choice, few, names_of, shown
 from ornstein._base.errors import InputError
 from ornstein._base.problems import Problems
 from ornstein.models.families import FAMILIES, TargetColumn, family_name
-from ornstein.models.random_effects.builder import refuse_several
 from ornstein.models.random_effects.posterior import GroupRows
+from ornstein.models.random_effects.targets import refuse_several
 from ornstein.tables import columns
 from ornstein.tables.arrow import arrow_table, column_names
 from ornstein.tables.columns import Floats, complete_rows, listing, missing_counts

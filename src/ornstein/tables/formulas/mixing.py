@@ -6,7 +6,7 @@ from ornstein._base import checks
 from ornstein.models.hyper_priors import HalfStudentT
 from ornstein.models.priors import Priors
 from ornstein.models.random_effects.auxiliary import auxiliary_priors
-from ornstein.models.random_effects.builder import WIDE, as_target, with_ones
+from ornstein.models.random_effects.builder import WIDE, with_ones
 from ornstein.models.random_effects.named_priors import SIGMA, named_priors
 from ornstein.models.random_effects.posterior import (
     FixedPart,
@@ -15,6 +15,7 @@ from ornstein.models.random_effects.posterior import (
     assemble,
     by_size,
 )
+from ornstein.models.random_effects.targets import as_target
 from ornstein.models.random_effects.units import MixedUnits
 from ornstein.tables.fitting import INTERCEPT_PRECISION
 from ornstein.tables.formulas.fitting import PRECISION, formula_rows
