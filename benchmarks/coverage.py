@@ -16,7 +16,7 @@ from scipy.special import expit
 import ornstein as orn
 from ornstein._base.precision import double_precision
 from ornstein._base.types import Vector
-from ornstein.curvature.arrow_anchor import MixedAnchor, at_hyper, prior_of
+from ornstein.curvature.arrow_anchor import MixedAnchor, prior_of
 
 LEVEL = 0.9
 FAMILIES = (
@@ -67,6 +67,7 @@ def covered(
             hits[name].append(bool(low < value < high))
         means.append(float(result["sd(g)"].mean()))
         if evidence:
+            assert isinstance(plan.anchor, MixedAnchor)
             points.append(most_evident(post, plan.anchor))
     shares = {name: float(np.mean(own)) for name, own in hits.items()}
     found: dict[str, Any] = {"groups": groups, "rows": rows, "tables": count, "covered": shares}
@@ -149,7 +150,7 @@ def most_evident(post: orn.MixedPosterior, anchor: MixedAnchor) -> float:
     def negative(log_sd: float) -> float:
         lam = anchor.lam.copy()
         lam[0] = log_sd
-        here = at_hyper(post, anchor, lam)
+        here = anchor.moved(post, lam)
         with double_precision():
             at, phi, b = (jnp.asarray(part) for part in (lam, here.phi, here.b))
             energy = float(spec.head_energy(at, phi, prior_of(post)))

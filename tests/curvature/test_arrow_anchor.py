@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from ornstein.curvature import arrow_sums
-from ornstein.curvature.arrow_anchor import at_hyper, find_anchor, start
+from ornstein.curvature.arrow_anchor import find_anchor, start
 from ornstein.curvature.arrow_noise import remainder_noise
 from support.mixed_models import autodiff, design, prior_precision, rows_loss, small
 
@@ -47,7 +47,7 @@ def test_X14_the_anchor_is_an_optimum(family: str) -> None:
 def test_an_anchor_moves_to_other_hyperparameters() -> None:
     post = small()
     anchor = find_anchor(post)
-    moved = at_hyper(post, anchor, anchor.lam + 0.5)
+    moved = anchor.moved(post, anchor.lam + 0.5)
     np.testing.assert_allclose(moved.lam, anchor.lam + 0.5)
     assert np.abs(moved.b).sum() > np.abs(anchor.b).sum()
 

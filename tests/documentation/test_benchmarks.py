@@ -10,6 +10,7 @@ from benchmarks.workloads import load
 from scipy import stats
 
 import ornstein as orn
+from ornstein.curvature.arrow_anchor import find_anchor
 from ornstein.data.datasets import Dataset
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -60,7 +61,7 @@ def test_coverage_is_of_simulated_tables_and_shown() -> None:
 def test_the_most_evident_sd_is_that_of_the_exact_evidence() -> None:
     """Laplace's approximation is exact for Gaussian rows: a search over dense determinants."""
     post = coverage.simulated("gaussian", 8, 5, 1.0, 0)
-    anchor = orn.plan(post).anchor
+    anchor = find_anchor(post)
     found = coverage.most_evident(post, anchor)
     hot = np.kron(np.eye(8), np.ones((5, 1)))
     fixed = post.rows.in_memory().x * post.prior_precision**-0.5

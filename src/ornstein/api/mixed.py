@@ -46,7 +46,7 @@ def sample_mixed(
     count = checks.whole("chains", chains)
     length = made.draws if draws is None else checks.whole("draws", draws, low=4)
     began = perf_counter()
-    with bar("sampling", progress)(steps_for(post, length)) as report:
+    with bar("sampling", progress)(steps_for(made, length)) as report:
         drawn, anchor = run_mixed(post, made, checks.random_key(key), count, length, report)
     seconds = perf_counter() - began
     return MixedResult(drawn.phi, drawn.b, drawn.lam, post, made, anchor, drawn.rates, seconds)

@@ -58,6 +58,14 @@ class MixedAnchor:
         """The whole Hessian, at the anchor's hyperparameters."""
         return _whole(post, self.data, self.lam)
 
+    def moved(self, post: MixedPosterior, lam: Vector) -> "MixedAnchor":
+        """To other hyperparameters, the optimum found again."""
+        return find_anchor(post, replace(self, lam=np.asarray(lam, float)))
+
+    def auxiliary_widths(self, post: MixedPosterior) -> Vector:
+        """About the standard deviations of the family's own parameters, given the effects."""
+        return auxiliary_widths(post, self)
+
 
 def prior_of(post: MixedPosterior) -> dict[str, Vector]:
     """The fixed coefficients' prior, for compiled functions."""
@@ -73,7 +81,7 @@ def find_anchor(post: MixedPosterior, near: MixedAnchor | None = None) -> MixedA
     phi = np.zeros(spec.head)
     phi[: spec.fixed] = post.prior_mean
     b = np.zeros((spec.leaf.width, spec.leaf.levels))
-    found = _optimum(post, _around(post, phi, b, lam, 0, None), lam, _ROUGH)
+    found = _optimum(post, around(post, phi, b, lam, 0, None), lam, _ROUGH)
     for _ in range(_ROUNDS):
         ascended = _ascended(post, found)
         change = np.abs(ascended - found.lam).max()
@@ -83,9 +91,21 @@ def find_anchor(post: MixedPosterior, near: MixedAnchor | None = None) -> MixedA
     return _optimum(post, found, found.lam, _NEAR)
 
 
-def at_hyper(post: MixedPosterior, anchor: MixedAnchor, lam: Vector) -> MixedAnchor:
-    """The anchor moved to other hyperparameters, the optimum found again."""
-    return find_anchor(post, replace(anchor, lam=np.asarray(lam, float)))
+def improved(
+    post: MixedPosterior, phi: Vector, b: Vector, lam: Vector, known: Arrow | None
+) -> MixedAnchor:
+    """The optimum from other parameters, roughly."""
+    return _optimum(post, around(post, phi, b, lam, 0, known), lam, _ROUGH)
+
+
+def learned(post: MixedPosterior, anchor: MixedAnchor, beside: float) -> MixedAnchor:
+    """A round of EM; ``beside`` is what else adds to the squares that a Gaussian expects."""
+    return _optimum(post, anchor, _ascended(post, anchor, beside), _ROUGH)
+
+
+def spread(post: MixedPosterior, anchor: MixedAnchor) -> float:
+    """What uncertainty of the parameters adds to the squares that a Gaussian expects."""
+    return _spread(post, anchor, anchor.precision(post).root())
 
 
 def start(post: MixedPosterior) -> Vector:
@@ -104,7 +124,7 @@ def start(post: MixedPosterior) -> Vector:
     return np.concatenate([*pieces, *noise, *own])
 
 
-def _around(
+def around(
     post: MixedPosterior,
     phi: Vector,
     b: Vector,
@@ -134,7 +154,7 @@ def _summed(
 def _optimum(post: MixedPosterior, near: MixedAnchor, lam: Vector, close: float) -> MixedAnchor:
     """Newton's method at some hyperparameters, the step halved where the loss would rise."""
     if post.specification.auxiliary and not np.array_equal(near.lam, lam):
-        here = _around(post, near.phi, near.b, lam, near.passes, None)
+        here = around(post, near.phi, near.b, lam, near.passes, None)
     else:
         here = replace(near, lam=lam)
     while True:
@@ -156,7 +176,7 @@ def _optimum(post: MixedPosterior, near: MixedAnchor, lam: Vector, close: float)
             if after <= before + 1e-9 * abs(before):
                 break
             length *= 0.5
-        here = _around(post, *tried, lam, here.passes, here.data, there)
+        here = around(post, *tried, lam, here.passes, here.data, there)
 
 
 def _terms(
@@ -190,7 +210,7 @@ def _precisions(spec: Specification, lam: Array, fixed: Array) -> tuple[Array, A
     return spec.power(lam), spec.head_precision(lam, fixed), spec.leaf_precision(lam)
 
 
-def _ascended(post: MixedPosterior, anchor: MixedAnchor) -> Vector:
+def _ascended(post: MixedPosterior, anchor: MixedAnchor, beside: float = 0.0) -> Vector:
     """Hyperparameters that maximise their expected log-density under the Gaussian there."""
     spec = post.specification
     root = anchor.precision(post).root()
@@ -201,6 +221,7 @@ def _ascended(post: MixedPosterior, anchor: MixedAnchor) -> Vector:
             2 * anchor.loss
             - post.rows.total_weight * np.log(2 * np.pi)
             + _spread(post, anchor, root)
+            + beside
         )
     rows = post.rows.total_weight
     spread = auxiliary_rows(post, anchor, root) if spec.auxiliary else None

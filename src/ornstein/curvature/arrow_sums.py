@@ -47,18 +47,36 @@ def sums(post: MixedPosterior, phi: Vector, b: Vector, lam: Vector, second: bool
     loss, slope_phi, slope_b = 0.0, np.zeros(m), np.zeros((q, G))
     data = Arrow(np.zeros((m, m)), np.zeros((m, q, G)), np.zeros((q, q, G))) if second else None
     for rows in post.rows.blocks():
-        eta = predictor(spec, rows, phi, b)
-        with double_precision():
-            parts = _derivatives(spec, eta, rows.y, jnp.asarray(lam))
-            losses, residual, curvature = (np.asarray(part) for part in parts)
-        if rows.weight is not None:
-            losses, residual = rows.weight * losses, rows.weight * residual
-            curvature = rows.weight * curvature
-        loss += float(losses.sum())
-        _add_gradient(spec, rows, residual, slope_phi, slope_b)
+        at = rows_at(spec, rows, phi, b, lam)
+        loss += float(at.loss.sum())
+        add_gradient(spec, rows, at.residual, slope_phi, slope_b)
         if data is not None:
-            _add_hessian(spec, rows, curvature, data)
+            _add_hessian(spec, rows, at.curvature, data)
     return RowSums(loss, slope_phi, slope_b, data)
+
+
+class RowsAt(NamedTuple):
+    """Rows at some parameters: predictors, losses and their derivatives by these, weighted."""
+
+    predictor: Vector
+    loss: Vector
+    residual: Vector
+    curvature: Vector
+
+
+def rows_at(spec: Specification, rows: MixedRows, phi: Vector, b: Vector, lam: Vector) -> RowsAt:
+    """Of a block, for :func:`sums`."""
+    eta = predictor(spec, rows, phi, b)
+    with double_precision():
+        parts = _derivatives(spec, eta, rows.y, jnp.asarray(lam))
+        loss, residual, curvature = (np.asarray(part) for part in parts)
+    if rows.weight is not None:
+        loss, residual, curvature = (
+            rows.weight * loss,
+            rows.weight * residual,
+            rows.weight * curvature,
+        )
+    return RowsAt(eta, loss, residual, curvature)
 
 
 def predictor(spec: Specification, rows: MixedRows, phi: Vector, b: Vector) -> Vector:
@@ -91,9 +109,10 @@ def _derivatives(
     return family.loss(eta, y, numbers), family.residual(eta, y, numbers), curvature
 
 
-def _add_gradient(
+def add_gradient(
     spec: Specification, rows: MixedRows, residual: Vector, slope_phi: Vector, slope_b: Vector
 ) -> None:
+    """Add a block's residuals against the columns of head and leaves."""
     pieces: list[Any] = [rows.x.T @ residual]
     for number, (grouping, _) in enumerate(_others(spec), start=1):
         for column in _columns(rows, number):

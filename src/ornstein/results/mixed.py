@@ -13,6 +13,7 @@ from ornstein._base import checks
 from ornstein._base.errors import InputError
 from ornstein._base.types import Vector
 from ornstein.curvature.arrow_anchor import MixedAnchor
+from ornstein.curvature.turns_anchor import TurnsAnchor
 from ornstein.data import inputs
 from ornstein.models.random_effects.groupings import Grouping
 from ornstein.models.random_effects.posterior import MixedPosterior
@@ -65,7 +66,7 @@ class MixedResult:
     lam: Vector
     posterior: MixedPosterior
     plan: MixedPlan
-    anchor: MixedAnchor
+    anchor: MixedAnchor | TurnsAnchor
     rates: Vector
     seconds: float
 

@@ -11,9 +11,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ornstein._base import checks
 from ornstein._base.errors import InputError
 from ornstein._base.precision import double_precision
 from ornstein._base.types import Array, Vector
+from ornstein.curvature.turns_anchor import TurnsAnchor
 from ornstein.linalg import small
 from ornstein.models.random_effects.specification import Specification
 from ornstein.results import mixing
@@ -35,13 +37,15 @@ _ACCEPTED = (0.4, 0.1)  # shares of steps
 
 def diagnose_mixed(result: MixedResult) -> Diagnosis:
     """R-hat and effective draws of all coefficients and hyperparameters, and X12."""
-    checks = [_stationarity(result.flat), _effective(result.flat, result.names)]
+    found = [_stationarity(result.flat), _effective(result.flat, result.names)]
     if result.plan.steps != "minibatch":
-        checks.append(_acceptance(result))
+        found.append(_acceptance(result))
+    if result.plan.steps == "turns":
+        found.append(_slowest(result))
     try:
-        return Diagnosis(tuple(checks), accuracy=_accuracy(result))
+        return Diagnosis(tuple(found), accuracy=_accuracy(result))
     except InputError as error:
-        return Diagnosis(tuple(checks), unmeasured=str(error).rstrip("."))
+        return Diagnosis(tuple(found), unmeasured=str(error).rstrip("."))
 
 
 def _verdict(number: float, good: float, bad: float) -> str:
@@ -79,6 +83,19 @@ def _effective(draws: Vector, names: list[str]) -> Check:
     )
 
 
+def _slowest(result: MixedResult) -> Check:
+    plan = result.plan
+    number = plan.slowest * result.lam.shape[0] * result.lam.shape[1]
+    return Check(
+        "coupling",
+        "groups that take turns have moved freely",
+        number,
+        f"effective draws of the effects' slowest direction, at a coupling of {plan.coupling:.3g}",
+        _verdict(-number, -_ENOUGH, -_ENOUGH / 4),
+        "make more draws (--draws), or leave one of the groups out",
+    )
+
+
 def _acceptance(result: MixedResult) -> Check:
     number = float(np.min(result.rates))
     return Check(
@@ -98,6 +115,11 @@ def _accuracy(result: MixedResult) -> Accuracy:
     """
     post = result.posterior
     spec, exact = post.specification, result.plan.steps == "gaussian"
+    if isinstance(result.anchor, TurnsAnchor):
+        raise InputError(
+            f"{checks.names_of(result.plan.turns)} take turns, which have no gradients of all "
+            "together; see R-hat and effective draws"
+        )
     dim = spec.count + (0 if exact else spec.head)
     if dim > _LARGEST:
         raise InputError(

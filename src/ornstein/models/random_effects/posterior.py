@@ -20,9 +20,8 @@ from ornstein.models.random_effects.covariances import Covariance
 from ornstein.models.random_effects.groupings import INTERCEPT, Grouping
 from ornstein.models.random_effects.rows import AnyMixedRows, MixedRows, MixedRowsOnDisk
 from ornstein.models.random_effects.specification import Specification
+from ornstein.models.random_effects.turns import fits
 from ornstein.models.random_effects.units import MixedUnits
-
-_MOST_CROSS = 2**27  # numbers that tie the head to the leaves
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,12 +161,11 @@ def assemble(
     """A posterior of checked parts; groups, units and slopes in one order, :func:`by_size`."""
     groupings = tuple(_grouping(group) for group in groups)
     spec = Specification(target.family, len(fixed.labels), groupings, noise_prior, auxiliary)
-    if spec.head * spec.leaf.size > _MOST_CROSS:
-        others = ", ".join(group.name for group in groups[1:])
+    if not fits(spec):
         raise InputError(
-            f"the groups {others} have {spec.head:,} effects and coefficients beside the "
-            f"{spec.leaf.size:,} of {groups[0].name}: their {spec.head * spec.leaf.size:,} "
-            "products do not fit in memory. Leave a group out, or join rare levels."
+            f"the {spec.fixed:,} fixed coefficients beside the {spec.leaf.size:,} effects of "
+            f"{groups[0].name} do not fit in memory: their products are "
+            f"{spec.fixed * spec.leaf.size:,} numbers. Leave columns out, or join rare levels."
         )
     return MixedPosterior(
         specification=spec,

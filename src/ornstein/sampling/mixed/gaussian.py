@@ -13,9 +13,21 @@ import jax.numpy as jnp
 import numpy as np
 
 from ornstein._base.types import Array, PyTree, Vector
+from ornstein.curvature.arrow_anchor import MixedAnchor
+from ornstein.models.random_effects.posterior import MixedPosterior
 from ornstein.models.random_effects.specification import Specification
+from ornstein.sampling.hyper_steps import slice_sample
+from ornstein.sampling.mixed import tested
 from ornstein.sampling.mixed.coordinates import Around, Coordinates, whitened_slope
 from ornstein.sampling.mixed.moves import Reference, Tuning
+
+
+def prepared(
+    post: MixedPosterior, plan: object, anchor: MixedAnchor, dtype: str
+) -> tuple[Around, None]:
+    """What chains have in common; no rows."""
+    del plan
+    return Around.of(post, anchor, dtype), None
 
 
 class GaussianState(NamedTuple):
@@ -73,9 +85,11 @@ def _negative(spec: Specification, around: Around, lam: Array) -> tuple[Array, A
     return jax.value_and_grad(lambda at: -marginal(spec, around, at)[0])(lam)
 
 
-def begin(spec: Specification, around: Around, lam: Array, key: Array) -> GaussianState:
+def begin(
+    spec: Specification, around: Around, rows: PyTree, lam: Array, key: Array
+) -> GaussianState:
     """At hyperparameters."""
-    del key
+    del rows, key
     return GaussianState(lam, *marginal(spec, around, lam))
 
 
@@ -112,3 +126,28 @@ def read(
     z_phi = jax.random.normal(one, here.phi.shape, here.phi.dtype)
     z_b = jax.random.normal(two, here.b.shape, here.b.dtype)
     return *here.position(z_phi, z_b), state.lam
+
+
+def draw_given(
+    spec: Specification,
+    around: Around,
+    lam: Array,
+    phi: Array,
+    b: Array,
+    reference: Reference,
+    key: Array,
+) -> Array:
+    """Hyperparameters given the parameters, in turn, by slice sampling (X13)."""
+    effects, noise = jax.random.split(key)
+    lam = tested.draw_given(spec, lam, phi, b, reference, effects)
+    d_phi, d_b = phi - around.phi, b - around.b
+    by_phi, by_b = around.data.apply(d_phi, d_b)
+    squares = around.squares + ((2 * around.slope_phi + by_phi) * d_phi).sum()
+    squares = squares + ((2 * around.slope_b + by_b) * d_b).sum()
+
+    def density(entry: Array) -> Array:
+        energy = around.rows * entry[0] + 0.5 * squares * jnp.exp(-2 * entry[0])
+        return (spec.log_hyper(lam.at[-1].set(entry[0])) - energy)[None]
+
+    found = slice_sample(density, lam[-1:], 2 * reference.widths[-1:], noise)
+    return lam.at[-1].set(found[0])

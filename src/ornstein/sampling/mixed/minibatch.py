@@ -19,6 +19,7 @@ from ornstein.curvature.arrow_anchor import MixedAnchor
 from ornstein.models.random_effects.posterior import MixedPosterior
 from ornstein.models.random_effects.rows import MixedRows
 from ornstein.models.random_effects.specification import Specification
+from ornstein.planning.mixed import MixedPlan
 from ornstein.sampling.mixed.coordinates import Around, Coordinates
 from ornstein.sampling.mixed.moves import Reference, Tuning
 from ornstein.sampling.mixed.tested import draw_given
@@ -105,8 +106,19 @@ class MinibatchState(NamedTuple):
     v_b: Array
 
 
-def begin(spec: Specification, around: Around, lam: Array, key: Array) -> MinibatchState:
+def prepared(
+    post: MixedPosterior, plan: MixedPlan, anchor: MixedAnchor, dtype: str
+) -> tuple[Around, Sampled]:
+    """What chains have in common, and the rows, whose predictors are those at the anchor."""
+    rows = Sampled.of(post, anchor, plan.batch_size, plan.thin, plan.keep, plan.injected)
+    return Around.of(post, anchor, dtype), rows
+
+
+def begin(
+    spec: Specification, around: Around, rows: Sampled, lam: Array, key: Array
+) -> MinibatchState:
     """At a draw of the Gaussian under hyperparameters."""
+    del rows
     here = Coordinates.given(spec, around, lam)
     normals = [
         jax.random.normal(part, like.shape, lam.dtype)

@@ -15,7 +15,10 @@ def keys_of_draw(key: Array, number: Array) -> Array:
 
 
 class Tuning(NamedTuple):
-    """Lengths of steps: angles of leaves and head, and the share of a proposal that is new."""
+    """Lengths of steps: angles of leaves and head, and the share of a proposal that is new.
+
+    Numbers, or arrays with one for every turn.
+    """
 
     leaf: Any
     head: Any
@@ -34,6 +37,11 @@ class Reference(NamedTuple):
         """With a mean and a covariance."""
         parts = mean, np.linalg.cholesky(cov), np.sqrt(np.diag(cov))
         return cls(*(np.asarray(part, dtype) for part in parts))
+
+    def marginal(self, index: Any) -> "Reference":
+        """Of some of the hyperparameters."""
+        rows = self.factor[index]
+        return Reference(self.mean[index], jnp.linalg.cholesky(rows @ rows.T), self.widths[index])
 
     def proposed(self, lam: Array, share: Array, key: Array) -> Array:
         """A move that keeps the Gaussian: all of it new where the share is 1."""

@@ -16,24 +16,23 @@ import numpy as np
 
 from ornstein._base.precision import precision_of
 from ornstein._base.types import Array, PyTree, Vector
-from ornstein.curvature.arrow_anchor import MixedAnchor, at_hyper, auxiliary_widths
+from ornstein.curvature.arrow_anchor import MixedAnchor
+from ornstein.curvature.turns_anchor import TurnsAnchor
 from ornstein.data.on_disk import ahead
 from ornstein.models.random_effects.posterior import MixedPosterior
 from ornstein.models.random_effects.specification import Specification
 from ornstein.planning.mixed import MixedPlan
-from ornstein.sampling.mixed import gaussian, minibatch, tested
-from ornstein.sampling.mixed.coordinates import Around
-from ornstein.sampling.mixed.minibatch import Sampled
+from ornstein.sampling.mixed import gaussian, minibatch, tested, turns
 from ornstein.sampling.mixed.moves import Reference, Tuning, keys_of_draw
-from ornstein.sampling.mixed.passes import Chunks
 from ornstein.sampling.mixed.read_ahead import ReadAhead
 
 KINDS: dict[str, ModuleType] = {
     "gaussian": gaussian,
     "tested": tested,
     "minibatch": minibatch,
+    "turns": turns,
 }
-"""Steps by name; each has ``begin``, ``advance`` and ``read``."""
+"""Steps by name; each has ``prepared``, ``begin``, ``advance`` and ``read``."""
 
 _LEAST_RATES = 0.75, 0.75, 0.3  # of acceptance of leaves, head and hyperparameters
 _STARTS = 2**31  # of the numbers that make keys of a chain's, that of its start
@@ -53,7 +52,7 @@ _COMPILING = Lock()  # that two threads do not compile the same code
 class Moving(NamedTuple):
     """What all chains have in common."""
 
-    around: Around
+    around: PyTree
     rows: PyTree
     reference: Reference
     tuning: Tuning
@@ -94,10 +93,7 @@ def _advanced(
 def _begun(kind: str, spec: Specification, moving: Moving, lams: Array, keys: Array) -> PyTree:
     def one(lam: Array, bits: Array) -> PyTree:
         key = jax.random.wrap_key_data(bits)
-        state = KINDS[kind].begin(spec, moving.around, lam, key)
-        if isinstance(moving.rows, Chunks):
-            return tested.with_losses(spec, moving.rows, state)
-        return state
+        return KINDS[kind].begin(spec, moving.around, moving.rows, lam, key)
 
     return jax.vmap(one)(lams, keys)
 
@@ -127,7 +123,7 @@ class Drawn(NamedTuple):
     phi: Vector
     b: Vector
     lam: Vector
-    rates: Vector  # of acceptance, (3,)
+    rates: Vector  # of acceptance, (3,), of every turn (3, turns)
 
 
 @dataclass
@@ -214,14 +210,14 @@ def narrowed(tuning: Tuning, rates: Vector) -> Tuning:
     """Shorter steps where too few are accepted; longer ones where nearly all are."""
     found = []
     for length, rate, least, widest in zip(tuning, rates, _LEAST_RATES, _WIDEST, strict=True):
-        factor = float(np.clip(rate / least, *_FACTORS))
-        found.append(min(float(np.asarray(length)) * factor, widest))
+        factor = np.clip(rate / least, *_FACTORS)
+        found.append(np.minimum(np.asarray(length) * factor, widest))
     return Tuning(*found)
 
 
-def steps_for(post: MixedPosterior, draws: int) -> int:
+def steps_for(plan: MixedPlan, draws: int) -> int:
     """Draws of a chain, those of the warm-up included."""
-    return sum(_rounds(post)) * CHUNK + draws
+    return sum(_rounds(plan)) * CHUNK + draws
 
 
 def run_mixed(
@@ -231,10 +227,10 @@ def run_mixed(
     chains: int,
     draws: int,
     report: Callable[[int, int], None],
-) -> tuple[Drawn, MixedAnchor]:
+) -> tuple[Drawn, MixedAnchor | TurnsAnchor]:
     """Warm up, move the anchor to the hyperparameters drawn, and draw."""
-    dtype = _dtype(post, plan)
-    total, done = steps_for(post, draws), 0
+    dtype, steps = _dtype(post, plan), KINDS[plan.steps]
+    total, done = steps_for(plan, draws), 0
 
     def reported(made: int) -> None:
         nonlocal done
@@ -242,23 +238,23 @@ def run_mixed(
         report(min(done, total), total)
 
     anchor, count = plan.anchor, post.specification.count
-    around = Around.of(post, anchor, dtype)
-    rows, reader = _rows(post, plan, anchor, dtype), _reader(post, plan, anchor)
+    around, rows = steps.prepared(post, plan, anchor, dtype)
+    reader = _reader(post, plan, anchor)
     widths = np.maximum(first_widths(post, anchor), 1e-3)
     reference = Reference.of(anchor.lam, np.diag(widths**2), dtype)
     lengths = (plan.angle, plan.angle, 1.0) if plan.steps == "minibatch" else _WIDEST
-    tuning = Tuning(*(np.asarray(length, dtype) for length in lengths))
+    tuning = Tuning(*(np.full(plan.lengths, length, dtype) for length in lengths))
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key)).ravel().tolist())
     lams: Vector = anchor.lam + widths * rng.normal(size=(chains, count))
-    if plan.steps == "gaussian" and _is_large(post):
+    if _is_large(plan):
         with precision_of(dtype):
             device = jax.tree.map(jnp.asarray, around)
             mode, cov = gaussian.laplace(post.specification, device, widths)
         reference = Reference.of(mode, _WIDER * cov, dtype)
         lams = mode + rng.normal(size=(chains, count)) @ np.linalg.cholesky(cov).T
-    for phase, rounds in enumerate(_rounds(post)):
+    for phase, rounds in enumerate(_rounds(plan)):
         if plan.steps != "minibatch":  # what was refused while chains moved in says little
-            tuning = tuning._replace(hyper=np.asarray(_WIDEST[2], dtype))
+            tuning = tuning._replace(hyper=np.full(plan.lengths, _WIDEST[2], dtype))
         moving = Moving(around, rows, reference, tuning)
         spread = Chains.begun(
             plan.steps,
@@ -273,41 +269,39 @@ def run_mixed(
         for _ in range(rounds):
             found = spread.advance(CHUNK, reported)
             kept = [*kept[len(kept) // 2 :], found.lam.reshape(-1, count)]
-            if not _is_large(post):
+            if not _is_large(plan):
                 reference = _fitted(np.concatenate(kept), widths, dtype)
             if plan.steps != "minibatch":
                 tuning = narrowed(tuning, found.rates)
             spread.retuned(tuning, reference)
         if phase == 0 and plan.steps != "gaussian":
-            anchor = at_hyper(post, anchor, np.concatenate(kept).mean(axis=0))
-            around = Around.of(post, anchor, dtype)
-            if plan.steps == "minibatch":  # whose rows have their predictors at the anchor
-                rows, reader = _rows(post, plan, anchor, dtype), _reader(post, plan, anchor)
+            anchor = anchor.moved(post, np.concatenate(kept).mean(axis=0))
+            around, rows = steps.prepared(post, plan, anchor, dtype)
+            reader = _reader(post, plan, anchor)
             lams = found.lam[:, -1]
         elif phase == 0:
             lams = found.lam[:, -1]
     return spread.advance(draws, reported), anchor
 
 
-def _rounds(post: MixedPosterior) -> tuple[int, ...]:
+def _rounds(plan: MixedPlan) -> tuple[int, ...]:
     """Of every phase of the warm-up."""
-    if _is_large(post):
+    if _is_large(plan):
         return (1,)
-    return _ROUNDS if post.num_data <= _DOUBLE else _FEWER_ROUNDS
+    return _ROUNDS if plan.num_data <= _DOUBLE else _FEWER_ROUNDS
 
 
-def _is_large(post: MixedPosterior) -> bool:
+def _is_large(plan: MixedPlan) -> bool:
     """Whether factorisations take so long that a warm-up should make few."""
-    spec = post.specification
-    return spec.noise_prior is not None and spec.head > _LARGE_HEAD
+    return plan.steps == "gaussian" and plan.head > _LARGE_HEAD
 
 
-def first_widths(post: MixedPosterior, anchor: MixedAnchor) -> Vector:
+def first_widths(post: MixedPosterior, anchor: MixedAnchor | TurnsAnchor) -> Vector:
     """About the hyperparameters' posterior standard deviations, on the real line."""
     spec = post.specification
     found = [np.full(g.count, 1 / np.sqrt(2 * g.levels)) for g in spec.groupings]
     noise = [] if spec.noise_prior is None else [np.full(1, 1 / np.sqrt(2 * post.num_data))]
-    return np.concatenate([*found, *noise, auxiliary_widths(post, anchor)])
+    return np.concatenate([*found, *noise, anchor.auxiliary_widths(post)])
 
 
 def _fitted(lam: Vector, widths: Vector, dtype: str) -> Reference:
@@ -316,24 +310,17 @@ def _fitted(lam: Vector, widths: Vector, dtype: str) -> Reference:
     return Reference.of(lam.mean(axis=0), cov, dtype)
 
 
-def _rows(post: MixedPosterior, plan: MixedPlan, anchor: MixedAnchor, dtype: str) -> PyTree:
-    if plan.steps == "gaussian":
-        return None
-    if plan.steps == "minibatch":
-        return Sampled.of(post, anchor, plan.batch_size, plan.thin, plan.keep, plan.injected)
-    return Chunks.of(post, dtype)
-
-
-def _reader(post: MixedPosterior, plan: MixedPlan, anchor: MixedAnchor) -> ReadAhead | None:
-    if plan.steps != "minibatch" or not post.on_disk:
+def _reader(
+    post: MixedPosterior, plan: MixedPlan, anchor: MixedAnchor | TurnsAnchor
+) -> ReadAhead | None:
+    if not post.on_disk or not isinstance(anchor, MixedAnchor) or plan.steps != "minibatch":
         return None
     return ReadAhead(post, anchor, plan.batch_size, plan.thin)
 
 
 def _dtype(post: MixedPosterior, plan: MixedPlan) -> str:
-    """Double precision where it is cheap."""
-    if _is_large(post):
+    """Double precision where it is cheap, and for squares that decide on a Gaussian's noise."""
+    if _is_large(plan) or plan.steps == "minibatch":
         return "float32"
-    if plan.steps == "gaussian" or (plan.steps != "minibatch" and post.num_data <= _DOUBLE):
-        return "float64"
-    return "float32"
+    exact = post.specification.noise_prior is not None
+    return "float64" if exact or post.num_data <= _DOUBLE else "float32"

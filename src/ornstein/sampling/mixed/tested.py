@@ -12,7 +12,9 @@ import jax
 import jax.numpy as jnp
 
 from ornstein._base.types import Array
+from ornstein.curvature.arrow_anchor import MixedAnchor
 from ornstein.linalg import small
+from ornstein.models.random_effects.posterior import MixedPosterior
 from ornstein.models.random_effects.specification import Specification
 from ornstein.sampling.hyper_steps import slice_sample
 from ornstein.sampling.mixed.coordinates import Around, Coordinates
@@ -29,13 +31,21 @@ class TestedState(NamedTuple):
     losses: Array
 
 
-def begin(spec: Specification, around: Around, lam: Array, key: Array) -> TestedState:
+def prepared(
+    post: MixedPosterior, plan: object, anchor: MixedAnchor, dtype: str
+) -> tuple[Around, Chunks]:
+    """What chains have in common, and all rows."""
+    del plan
+    return Around.of(post, anchor, dtype), Chunks.of(post, dtype)
+
+
+def begin(spec: Specification, around: Around, rows: Chunks, lam: Array, key: Array) -> TestedState:
     """At a draw of the Gaussian under hyperparameters."""
     here = Coordinates.given(spec, around, lam)
     one, two = jax.random.split(key)
     z_phi = jax.random.normal(one, here.phi.shape, lam.dtype)
     z_b = jax.random.normal(two, here.b.shape, lam.dtype)
-    return TestedState(*here.position(z_phi, z_b), lam, jnp.zeros(here.b.shape[1:], lam.dtype))
+    return at(spec, rows, *here.position(z_phi, z_b), lam)
 
 
 def advance(
@@ -57,10 +67,9 @@ def advance(
     return state._replace(lam=lam), jnp.stack([first, second, third])
 
 
-def with_losses(spec: Specification, rows: Chunks, state: TestedState) -> TestedState:
-    """The state with its rows' losses."""
-    eta = rows.predictor(spec, state.phi, state.b)
-    return state._replace(losses=rows.losses(spec, eta, state.lam))
+def at(spec: Specification, rows: Chunks, phi: Array, b: Array, lam: Array) -> TestedState:
+    """The state at parameters, with its rows' losses."""
+    return TestedState(phi, b, lam, rows.losses(spec, rows.predictor(spec, phi, b), lam))
 
 
 def read(
