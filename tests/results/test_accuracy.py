@@ -212,7 +212,9 @@ def test_too_few_draws_are_called_so() -> None:
 
 def accuracy_of(mean: float, mc: float) -> orn.Accuracy:
     one = np.ones(1)
-    return orn.Accuracy(mean * one, 0 * one, 0 * one, mc * one, 0 * one, ("a",), 500, 100)
+    return orn.Accuracy(
+        mean * one, 0 * one, 0 * one, mc * one, 0 * one, 0 * one, ("a",), draws=500, rows=100
+    )
 
 
 def test_constrained_draws_are_not_taken_for_those_that_were_sampled() -> None:

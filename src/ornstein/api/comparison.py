@@ -138,7 +138,11 @@ def _judged(post: Posterior, entry: Entry, result: Result) -> Entry:
     except InputError as error:
         return replace(entry, note="; ".join(filter(None, [entry.note, str(error)])))
     mean, sd = (float(np.abs(part).max()) for part in (found.mean_error, found.sd_error))
-    return replace(entry, mean_error=mean, sd_error=sd, verdict=found.verdict)
+    entry = replace(entry, verdict=found.verdict)
+    if not np.isfinite([mean, sd]).all():  # no peak, or too few draws to see one
+        return replace(entry, note=" ".join(filter(None, [entry.note, found.sentence])))
+    spread = max((abs(one.error) for one in found.spreads), default=None)
+    return replace(entry, mean_error=mean, sd_error=sd, spread_error=spread)
 
 
 class Reference(NamedTuple):

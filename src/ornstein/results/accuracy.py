@@ -7,13 +7,12 @@ all it takes. It serves draws of every method, and those of other libraries.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
 
-from ornstein import theory
 from ornstein._base.checks import aligned
 from ornstein._base.errors import InputError
 from ornstein._base.types import Vector
@@ -21,17 +20,16 @@ from ornstein.models.hyper_targets import DrawnHyper, drawn_beside
 from ornstein.models.posterior import Posterior, as_posterior
 from ornstein.models.unconstrained import as_vectors
 from ornstein.results.gradients import Gradients
+from ornstein.results.implied import Figures, figures, scale
 from ornstein.results.noise import spaced
-from ornstein.theory import ImpliedErrors
-
-Indices: TypeAlias = list[npt.NDArray[np.intp]]
+from ornstein.results.spread import ALARM, BATCHES, Correlation, Spread
+from ornstein.results.spread import GOOD as WORST_SPREAD
+from ornstein.results.verdicts import CANNOT_TELL, worst
 
 _WORK = 2e9  # multiplications: a second or two, in proportion more beyond MATRICES parameters
-_BATCHES = 16  # of draws, each with rows of its own, for Monte-Carlo errors
 _FEWEST, _MOST = 256, 2048  # draws at which gradients are taken
 _PER_PARAMETER = 4  # draws
 _LARGEST = 5000  # parameters: beyond, it would take minutes
-_ALARM = 0.01  # chance that one of all parameters seems to be wrong
 MATRICES = 500
 """Parameters up to which the draws' covariance is inverted."""
 
@@ -49,10 +47,10 @@ class Accuracy:
         Of every parameter: the mean's error in posterior standard deviations, and the standard
         deviation's relative error; positive where the draws' is too large.
     skewness_error
-        The draws' skewness less the posterior's, to first order.
-    mean_mc_error, sd_mc_error
-        Monte-Carlo errors of the first two, as estimates of the error of these draws; of more than
-        500 parameters up to half too large.
+        The draws' skewness less the posterior's, to first order. It is not judged.
+    mean_mc_error, sd_mc_error, skewness_mc_error
+        Monte-Carlo errors, as estimates of the error of these draws; of more than 500 parameters up
+        to half too large.
     labels
         A name for every parameter.
     draws, rows
@@ -68,6 +66,7 @@ class Accuracy:
     skewness_error: Vector
     mean_mc_error: Vector
     sd_mc_error: Vector
+    skewness_mc_error: Vector
     labels: tuple[str, ...]
     draws: int
     rows: int
@@ -76,25 +75,37 @@ class Accuracy:
     lowest_curvature: tuple[float, float] = (1.0, 0.0)
     """The least of the posterior's curvature over the draws in any direction, which is 1 for right
     ones, and its Monte-Carlo error (up to 500 parameters)."""
+    spreads: tuple[Spread, ...] = ()
+    """How far standard deviations are off along the directions in which draws are narrowest and
+    widest; of more than 500 parameters, on average over all directions."""
+    correlation: Correlation | None = None
+    """The one that matters most, in the draws and in the posterior (up to 500 parameters)."""
 
     @property
     def verdict(self) -> str:
-        """``ok``, ``warn`` or ``fail``.
+        """``ok``, ``warn``, ``fail`` or ``cannot tell``.
 
         ``ok``: means are within 0.15 posterior standard deviations and standard deviations within
-        10 %, and within 0.25 and 15 % even if two Monte-Carlo errors are added. ``fail``: a mean is
-        beyond 0.25 or a standard deviation beyond 15 % even if three are taken off (more of many
+        10 % (15 % along the worst of all directions, which correlations decide), and within 0.25
+        and 15 % (25 %) even if two Monte-Carlo errors are added. ``fail``: a mean is beyond 0.25 or
+        a standard deviation beyond 15 % (25 %) even if three are taken off (more of many
         parameters, of which some are far off by chance), or the posterior's curvature at the draws
-        is not that of a peak. ``warn`` where Monte-Carlo error leaves open whether it is.
+        is not that of a peak. ``warn`` is between them. ``cannot tell`` where Monte-Carlo error
+        leaves open whether there is a peak.
         """
         if not self._curved:
-            return "warn" if self._undecided else "fail"
+            return CANNOT_TELL if self._undecided else "fail"
+        return worst([self._one_by_one, *(spread.verdict for spread in self.spreads)])
+
+    @property
+    def _one_by_one(self) -> str:
+        """The verdict on each parameter's own mean and standard deviation."""
         parts = (
             (np.abs(self.mean_error), self.mean_mc_error, GOOD[0], BAD[0]),
             (np.abs(self.sd_error), self.sd_mc_error, GOOD[1], BAD[1]),
         )
         average = np.abs(self.average_error) - 3 * np.asarray(self.average_mc_error)
-        sure = max(3.0, -ndtri(_ALARM / (2 * len(self.labels))))
+        sure = max(3.0, -ndtri(ALARM / (2 * len(self.labels))))
         beyond = any((size - sure * mc > bad).any() for size, mc, _, bad in parts)
         if beyond or (average > BAD).any():
             return "fail"
@@ -120,7 +131,7 @@ class Accuracy:
         if not self._curved and self._undecided:
             return (
                 "The draws cannot be judged: the posterior's gradients differ too much between "
-                "them, as in a funnel. More draws may tell."
+                "them, as in a funnel."
             )
         if not self._curved:
             return (
@@ -129,30 +140,71 @@ class Accuracy:
             )
         mean, sd = np.abs(self.mean_error).max(), np.abs(self.sd_error).max()
         if self.verdict == "fail":
-            return (
-                f"The draws are not the posterior's: means are off by up to {mean:.2f} posterior "
-                f"standard deviations, standard deviations by up to {sd:.0%}."
-            )
+            found = [self._off_together] if self._off_together else []
+            if self._one_by_one == "fail":
+                found.append(
+                    f"means are off by up to {mean:.2f} posterior standard deviations, standard "
+                    f"deviations by up to {sd:.0%}"
+                )
+            return f"The draws are not the posterior's: {'; '.join(found)}."
         within = f"within {mean:.2f} standard deviations and {sd:.0%} of the posterior"
         if self.verdict == "ok":
             return f"The draws are {within}."
+        if self._off_together:
+            return f"One parameter at a time, the draws are {within}, but {self._off_together}."
         if mean <= GOOD[0] and sd <= GOOD[1]:
             return f"The draws seem to be {within}, but there are too few of them to be sure."
         return f"The draws are only {within}."
 
-    def __str__(self) -> str:
-        """The verdict, and the worst parameters."""
-        mean, sd = np.abs(self.mean_error), np.abs(self.sd_error)
-        return "\n".join([self.sentence, *aligned([("", "mean", "sd"), *self._worst(mean, sd)])])
+    @property
+    def _off_together(self) -> str:
+        """What is wrong with spreads along directions that parameters' own do not show."""
+        off = [one for one in self.spreads if abs(one.error) > WORST_SPREAD]
+        if not off:
+            return ""
+        if self.correlation is not None and self.correlation.is_off:
+            return self.correlation.sentence
+        if self._one_by_one == "fail":
+            return ""
+        return max(off, key=lambda one: abs(np.log1p(max(one.error, -0.99)))).sentence
 
-    def _worst(self, mean: Vector, sd: Vector) -> Iterator[tuple[str, str, str]]:
+    def __str__(self) -> str:
+        """The verdict, and the worst parameters and directions."""
+        return "\n".join([self.sentence, *self.details])
+
+    @property
+    def details(self) -> list[str]:
+        """The parameters and directions that are furthest off, a line each."""
+        if self.verdict == CANNOT_TELL:
+            return ["More draws may tell."]
+        if not self._curved:
+            return ["Errors of means and standard deviations are not known there."]
+        mean, sd = np.abs(self.mean_error), np.abs(self.sd_error)
+        lines = aligned([("", "mean", "sd", "skewness"), *self._worst(mean, sd)])
+        named = [one for one in self.spreads if one.along]
+        for one, how in zip(named, ("narrowest", "widest"), strict=False):
+            size = f"{one.error:+.1%} +- {one.mc_error:.1%}"
+            lines.append(f"Along any direction, {how}: {size} in sd, along {one.along}.")
+        if named:
+            lines.append("Directions add parameters in their standard deviations.")
+        if self.correlation is not None:
+            said = self.correlation.sentence
+            lines.append(f"{said[0].upper()}{said[1:]} (+- {self.correlation.mc_error:.2f}).")
+        lines.append(
+            "Skewness is the draws' less the posterior's: above 0, their upper tail is too long or "
+            "the lower one too short. It is not judged."
+        )
+        return lines
+
+    def _worst(self, mean: Vector, sd: Vector) -> Iterator[tuple[str, str, str, str]]:
         """The parameters that are furthest off, five at most."""
-        order = np.argsort(-np.nan_to_num(np.maximum(mean / BAD[0], sd / BAD[1]), nan=np.inf))
+        order = np.argsort(-np.maximum(mean / BAD[0], sd / BAD[1]))
         for i in order[:5]:
             yield (
                 self.labels[i],
                 f"{self.mean_error[i]:+.3f} +- {self.mean_mc_error[i]:.3f} sd",
                 f"{self.sd_error[i]:+.1%} +- {self.sd_mc_error[i]:.1%}",
+                f"{self.skewness_error[i]:+.2f} +- {self.skewness_mc_error[i]:.2f}",
             )
 
 
@@ -226,10 +278,10 @@ def measure(
             "Make more."
         )
     flat = spaced(flat, 2 * _MOST) if wide else flat
-    _scale(flat, labels)
+    scale(flat, labels)
     center, blocks = (
         flat[:, : post.dim].mean(axis=0),
-        np.array_split(np.arange(len(flat)), _BATCHES),
+        np.array_split(np.arange(len(flat)), BATCHES),
     )
     count = min(len(flat), max(_FEWEST, _PER_PARAMETER * post.dim))
     work *= max(1.0, post.dim / MATRICES)  # as the rest of the measurement takes more
@@ -245,15 +297,15 @@ def measure(
             f"the log posterior's gradient is not finite at {broken:,} of {len(at):,} draws: they "
             "are too far from where it is defined."
         )
-    judge = partial(_judged, labels=labels, blocks=blocks, taken=taken, wide=wide)
-    figures = judge(flat, gradients=found)
+    judge = partial(figures, labels=labels, blocks=blocks, taken=taken, wide=wide)
+    seen = judge(flat, gradients=found)
     if hyper is not None and hyper.is_scaled:
         # Stein's identities hold in any coordinates: the less noisy ones are believed.
         pairs = zip(taken, found, strict=True)
         scaled = [hyper.gradients_in_scales(flat[part], own) for part, own in pairs]
         other = judge(hyper.in_scales(flat), gradients=scaled)
-        figures = min(figures, other, key=_Figures.noise)
-    return _accuracy(figures, labels, len(at), gradients.rows)
+        seen = min(seen, other, key=Figures.noise)
+    return _accuracy(seen, labels, len(at), gradients.rows)
 
 
 def judged(
@@ -265,120 +317,23 @@ def judged(
     """
     if not np.isfinite(gradients).all():
         raise InputError("the log posterior's gradient is not finite at some of the draws")
-    blocks = np.array_split(np.arange(len(flat)), _BATCHES)
+    blocks = np.array_split(np.arange(len(flat)), BATCHES)
     masks = [np.isin(at, block) for block in blocks]
     taken = [at[mask] for mask in masks]
     found = [gradients[mask] for mask in masks]
-    return _accuracy(_judged(flat, found, labels, blocks, taken, False), labels, len(at), rows)
+    return _accuracy(figures(flat, found, labels, blocks, taken, False), labels, len(at), rows)
 
 
-def _accuracy(figures: "_Figures", labels: tuple[str, ...], draws: int, rows: int) -> Accuracy:
+def _accuracy(seen: Figures, labels: tuple[str, ...], draws: int, rows: int) -> Accuracy:
     return Accuracy(
-        figures.errors.mean,
-        figures.errors.sd,
-        figures.errors.skewness,
-        figures.mean_mc,
-        figures.sd_mc,
+        *seen.errors,
+        *seen.mc,
         labels,
         draws,
         rows,
-        (float(figures.average[0]), float(figures.average[1])),
-        (float(figures.average_mc[0]), float(figures.average_mc[1])),
-        figures.lowest,
+        (float(seen.average[0]), float(seen.average[1])),
+        (float(seen.average_mc[0]), float(seen.average_mc[1])),
+        seen.lowest,
+        seen.spreads,
+        seen.correlation,
     )
-
-
-class _Figures(NamedTuple):
-    """Errors of parameters in some coordinates, their averages, and Monte-Carlo errors."""
-
-    errors: ImpliedErrors
-    mean_mc: Vector
-    sd_mc: Vector
-    average: Vector
-    average_mc: Vector
-    lowest: tuple[float, float]
-
-    def noise(self) -> float:
-        """The largest Monte-Carlo error; infinite where errors are not known."""
-        parts = (self.errors.mean, self.errors.sd, self.mean_mc, self.sd_mc)
-        if not all(np.isfinite(part).all() for part in parts):
-            return np.inf
-        return float(max(self.mean_mc.max(), self.sd_mc.max()))
-
-
-def _judged(
-    flat: Vector,
-    gradients: list[Vector],
-    labels: tuple[str, ...],
-    blocks: Indices,
-    taken: Indices,
-    wide: bool,
-) -> _Figures:
-    """Errors of all draws, and their Monte-Carlo errors by leaving out one block after another."""
-    judge = _one_by_one if wide else _together
-    (mean, sd, skewness), offset, lowest = judge(
-        flat, _scale(flat, labels), blocks, taken, gradients
-    )
-    average = np.column_stack([np.sqrt(np.maximum(offset, 0.0)), sd.mean(axis=1)])
-    mean_mc, sd_mc, average_mc = (
-        np.std(part[1:], axis=0) * np.sqrt(_BATCHES - 1) for part in (mean, sd, average)
-    )
-    if wide:  # among many errors by few batches, the smallest are so by chance
-        mean_mc, sd_mc = (np.sqrt((mc**2 + np.mean(mc**2)) / 2) for mc in (mean_mc, sd_mc))
-    errors = ImpliedErrors(mean[0], sd[0], skewness[0])
-    spread = float(np.std(lowest[1:]) * np.sqrt(_BATCHES - 1))
-    return _Figures(errors, mean_mc, sd_mc, average[0], average_mc, (float(lowest[0]), spread))
-
-
-def _together(
-    flat: Vector, scale: Vector, blocks: Indices, taken: Indices, gradients: list[Vector]
-) -> tuple[ImpliedErrors, Vector, Vector]:
-    """Errors by the inverse of the draws' covariance: of all blocks, then without each of them.
-
-    Beside them the square of the mean's error over all directions, and the least curvature.
-    """
-    root = _root(flat, scale)
-    whitened = [np.linalg.solve(root, (flat[part] - flat.mean(axis=0)).T).T for part in taken]
-    along = [part @ root for part in gradients]
-    found, lowest = [], []
-    for left in range(-1, len(blocks)):
-        z, g = (
-            np.concatenate([part for i, part in enumerate(parts) if i != left])
-            for parts in (whitened, along)
-        )
-        moments = theory.stein_moments(z, g, root)
-        found.append(theory.implied_errors(moments, root))
-        lowest.append(np.linalg.eigvalsh(0.5 * (moments.curvature + moments.curvature.T))[0])
-    errors = ImpliedErrors(*(np.stack(part) for part in zip(*found, strict=True)))
-    # Every parameter's own error is known well enough.
-    return errors, np.zeros(len(found)), np.asarray(lowest)
-
-
-def _one_by_one(
-    flat: Vector, scale: Vector, blocks: Indices, taken: Indices, gradients: list[Vector]
-) -> tuple[ImpliedErrors, Vector, Vector]:
-    """The same of one parameter at a time, without a matrix of all."""
-    z = (flat - flat.mean(axis=0)) / scale
-    numbers = [part - block[0] for part, block in zip(taken, blocks, strict=True)]
-    moments = theory.marginal_moments(
-        [z[block] for block in blocks], numbers, [part * scale for part in gradients]
-    )
-    return theory.marginal_errors(moments), moments.offset, moments.curvature.min(axis=1)
-
-
-def _scale(flat: Vector, labels: tuple[str, ...]) -> Vector:
-    """The draws' standard deviations."""
-    scale = flat.std(axis=0)
-    if not scale.all():
-        raise InputError(f"draws of {labels[int(np.argmin(scale))]} never move: all are the same.")
-    return np.asarray(scale)
-
-
-def _root(flat: Vector, scale: Vector) -> Vector:
-    """The symmetric root of the draws' covariance, in their standard deviations: ``W W' = cov``."""
-    values, vectors = np.linalg.eigh(np.atleast_2d(np.cov(flat / scale, rowvar=False)))
-    if values[0] <= 1e-12 * values[-1]:
-        raise InputError(
-            "draws lie in fewer dimensions than they have parameters: their covariance is singular."
-        )
-    return np.asarray(scale[:, None] * ((vectors * np.sqrt(values)) @ vectors.T))

@@ -10,11 +10,12 @@ import pandas as pd
 from ornstein._base.checks import aligned
 from ornstein.results import mixing
 from ornstein.results.accuracy import Accuracy
-from ornstein.results.diagnosis import CANNOT_TELL, MODEL, STATIONARITY, Diagnosis, Point, worst
+from ornstein.results.diagnosis import MODEL, STATIONARITY, Diagnosis, Point
 from ornstein.results.mixed import MixedResult
 from ornstein.results.remedies import TARGET
 from ornstein.results.result import Result
 from ornstein.results.scores import Scores
+from ornstein.results.verdicts import CANNOT_TELL, worst
 
 QUALITY, CONVERGENCE, INTERVALS, FIT = "quality", "convergence", "intervals", "fit"
 
@@ -171,7 +172,10 @@ def _intervals(result: Result | MixedResult, diagnosis: Diagnosis) -> Answer:
         return Answer(INTERVALS, verdict, sentence, broken)
     points = []
     if accuracy.verdict != "ok":
-        points.append(Point(accuracy.verdict, str(accuracy), _how_to_come_closer(result)))
+        found = "\n".join(accuracy.details)
+        points.append(Point(accuracy.verdict, found, _how_to_come_closer(result)))
+    if accuracy.verdict == CANNOT_TELL:
+        return Answer(INTERVALS, CANNOT_TELL, accuracy.sentence, points)
     said = {"ok": "Yes", "warn": "Nearly", "fail": "No"}[accuracy.verdict]
     return Answer(INTERVALS, accuracy.verdict, f"{said}: {_uncapitalised(accuracy)}", points)
 

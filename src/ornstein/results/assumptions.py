@@ -21,19 +21,12 @@ from ornstein.planning.plans import Plan
 from ornstein.results import mixing
 from ornstein.results.accuracy import Accuracy, measure
 from ornstein.results.arviz import ess, rhat
-from ornstein.results.diagnosis import (
-    CANNOT_TELL,
-    MODEL,
-    STATIONARITY,
-    Check,
-    Diagnosis,
-    Point,
-    worst,
-)
+from ornstein.results.diagnosis import MODEL, STATIONARITY, Check, Diagnosis, Point
 from ornstein.results.measure import measured_kl
 from ornstein.results.misfit import examine
 from ornstein.results.noise import Noise, cumulants, noise_at_draws, spaced
 from ornstein.results.remedies import explained, sentences
+from ornstein.results.verdicts import CANNOT_TELL, worst
 
 _DRAWS = 32  # at which the loss is evaluated again
 _KURTOSIS = 3.0  # of rows' gradients, that spreads the extremes of C / A

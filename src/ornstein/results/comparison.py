@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 from ornstein._base.checks import aligned, choice
 from ornstein.results.result import Result
+from ornstein.results.spread import GOOD
+from ornstein.results.verdicts import CANNOT_TELL
 
 EFFECTIVE = 1000
 """Effective draws whose time methods are compared by."""
@@ -46,10 +48,13 @@ class Entry:
     mean_error, sd_error
         Of the draws from the posterior itself (X12): the largest error of a mean, in posterior
         standard deviations, and the largest relative error of a standard deviation; None where they
-        were not measured.
+        are not known.
+    spread_error
+        The largest relative error of a standard deviation along any direction, which correlations
+        decide; None where it is not known.
     verdict
-        On these errors, as :func:`ornstein.check` gives it: ``ok``, ``warn`` or ``fail``; empty
-        where they were not measured.
+        As :func:`ornstein.check` gives it: ``ok``, ``warn``, ``fail`` or ``cannot tell``; empty
+        where the draws were not judged.
     """
 
     method: str
@@ -69,6 +74,7 @@ class Entry:
     mean_error: float | None = None
     sd_error: float | None = None
     verdict: str = ""
+    spread_error: float | None = None
 
     @property
     def ran(self) -> bool:
@@ -177,7 +183,13 @@ class Comparison:
         )
 
 
-_WORDS = {"ok": "right", "warn": "uncertain", "fail": "wrong", "": "not judged"}
+_WORDS = {
+    "ok": "right",
+    "warn": "uncertain",
+    "fail": "wrong",
+    CANNOT_TELL: CANNOT_TELL,
+    "": "not judged",
+}
 
 
 def _cells(entry: Entry) -> tuple[str, ...]:
@@ -216,28 +228,37 @@ def _why(best: Entry, right: Mapping[str, tuple[float, Entry]]) -> str:
 
 def _off(entry: Entry) -> str:
     """How far its draws are off, in words."""
-    return f"off by at most {entry.mean_error:.2g} sd in means and {entry.sd_error:.0%} in sds"
+    said = f"off by at most {entry.mean_error:.2g} sd in means and {entry.sd_error:.0%} in sds"
+    spread = entry.spread_error or 0.0
+    return f"{said}, {spread:.0%} along any direction" if spread > GOOD else said
+
+
+def _largest(entry: Entry) -> float:
+    return max(entry.mean_error or 0.0, entry.sd_error or 0.0, entry.spread_error or 0.0)
 
 
 def _seconds(value: float) -> str:
     return f"{value:,.0f} s" if value >= 10 else f"{value:.2g} s"
 
 
+_NUTS = "Use method nuts, which needs the extra ornstein[reference], or fewer columns."
+
+
 def _none_is_right(ran: Iterable[Entry]) -> str:
     """What to do where no draws are."""
+    ran = list(ran)
     judged = [entry for entry in ran if entry.mean_error is not None]
+    if not judged and all(entry.verdict == "fail" for entry in ran):
+        return f"Take none of these: no method's draws are the posterior's. {_NUTS}"
     if not judged:
         return "No recommendation: no draws could be judged. Make more of them (draws)."
-    best = min(judged, key=lambda entry: max(entry.mean_error or 0.0, entry.sd_error or 0.0))
+    best = min(judged, key=_largest)
     if any(entry.verdict == "warn" for entry in judged):
         return (
             f"No recommendation yet: {best.method} is nearest, {_off(best)}; more draws may show "
             "that it is right."
         )
-    return (
-        f"Take none of these: {best.method} is nearest, and {_off(best)}. Use method nuts, which "
-        "needs the extra ornstein[reference], or fewer columns."
-    )
+    return f"Take none of these: {best.method} is nearest, and {_off(best)}. {_NUTS}"
 
 
 def number(value: float | None) -> str:

@@ -5,27 +5,17 @@ with a number and a remedy; where they do not hold, the draws may be right all t
 checked in ``assumptions``.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from ornstein._base.checks import choice
 from ornstein._base.types import Vector
 from ornstein.results.accuracy import Accuracy
 from ornstein.results.noise import Noise
+from ornstein.results.verdicts import worst
 
 MODEL, STATIONARITY = "model", "stationarity"
 """Checks that are not of the theory's assumptions."""
-
-CANNOT_TELL = "cannot tell"
-"""The verdict where rows or draws are too few to see what may be wrong."""
-
-VERDICTS = ("ok", CANNOT_TELL, "warn", "fail")
-"""From the best to the worst."""
-
-
-def worst(verdicts: Iterable[str]) -> str:
-    """The worst verdict of all."""
-    return max(verdicts, key=VERDICTS.index, default="ok")
 
 
 @dataclass(frozen=True)
@@ -39,7 +29,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Check:
-    """One row: ``verdict``, on its own assumption, is one of :data:`VERDICTS`.
+    """One row: ``verdict``, on its own assumption, is one of :data:`verdicts.VERDICTS`.
 
     ``limit`` is what the number may be at most where that depends on the run.
     """
@@ -94,7 +84,7 @@ class Diagnosis:
 
     @property
     def verdict(self) -> str:
-        """On the draws, not on the model: ``ok``, ``warn`` or ``fail``.
+        """On the draws, not on the model: ``ok``, ``cannot tell``, ``warn`` or ``fail``.
 
         By their distance from the posterior and by whether chains agree; by all assumptions of the
         sampler where the distance was not measured.

@@ -15,6 +15,7 @@ from ornstein.theory.averaging import (
     batch_noise_factor,
     epoch_covariance,
 )
+from ornstein.theory.held_out import held_out_curvature
 from ornstein.theory.kl import (
     gaussian_kl,
     joint_diagonalisation,
@@ -98,8 +99,8 @@ __all__ += ["Spectrum", "accurate_rate", "approximation_kl", "gaussian_kl"]
 __all__ += ["joint_diagonalisation", "noise_kl", "posterior_kl", "relative_eigenvalues"]
 __all__ += ["structure_kl", "variance_ratios"]
 # What draws show of the posterior.
-__all__ += ["ImpliedErrors", "MarginalMoments", "SteinMoments", "implied_errors"]
-__all__ += ["marginal_errors", "marginal_moments", "stein_moments"]
+__all__ += ["ImpliedErrors", "MarginalMoments", "SteinMoments", "held_out_curvature"]
+__all__ += ["implied_errors", "marginal_errors", "marginal_moments", "stein_moments"]
 # Groups that are independent given the rest.
 __all__ += ["arrow_draw", "arrow_logdet", "arrow_schur"]
 # Rotation steps.

@@ -51,8 +51,9 @@ def figures(
     ]
     if accuracy is not None:
         mean, sd = (np.abs(part).max() for part in (accuracy.mean_error, accuracy.sd_error))
-        note = f"standard deviations: {sd:.0%}"
-        shown.append(("measured error of means", f"{mean:.2f} sd", note))
+        known = bool(np.isfinite([mean, sd]).all())
+        note = f"standard deviations: {sd:.0%}" if known else accuracy.verdict
+        shown.append(("measured error of means", f"{mean:.2f} sd" if known else "-", note))
     return shown
 
 
