@@ -5,6 +5,7 @@ from typing import Any
 from rich.console import Console
 
 from benchmarks.fit import fit
+from benchmarks.judged import judged
 from benchmarks.ours import ours, ours_plain
 from benchmarks.problems import REAL
 from benchmarks.rivals import laplace, nuts, nuts_given_metric, sgld, svi
@@ -37,10 +38,12 @@ def run(quick: bool = False, problems: tuple[str, ...] = tuple(REAL)) -> dict[st
         problem = REAL[name]()
         reference = fit(problem.post)
         budget = _QUICK if quick else problem.budget
-        records = {}
+        records, drawn = {}, {}
         for contestant, (title, contest) in CONTESTANTS.items():
             record = contest(problem, reference, Settings(budget))
             records[contestant] = summary(record, reference)
+            if record.draws is not None and not problem.post.quadratic:
+                drawn[contestant] = record.draws
             console.print(f"{problem.title}: {title}: {_line(records[contestant])}")
         found["problems"][name] = {
             "title": problem.title,
@@ -51,6 +54,8 @@ def run(quick: bool = False, problems: tuple[str, ...] = tuple(REAL)) -> dict[st
             "hessian_seconds": reference.hessian_seconds,
             "records": records,
         }
+        if drawn:
+            found["problems"][name]["judged"] = judged(problem.post, drawn)
     return found
 
 

@@ -1,10 +1,11 @@
 """What a contestant did and how good its answer is.
 
 Divergence is that of the draws' mean and covariance from the Gaussian at the optimum,
-``N(theta*, (N A)^-1)``. Few parameters: an answer is reached at 0.05 nats. Beyond fifty, exact
-draws too would need too long for that (378 parameters: 700,000 draws); there the Monte-Carlo floor
-that ``measured_kl`` estimates from the draws' own scatter is subtracted and the
-rest divided by the number of parameters, to be at most what 0.05 nats are to wine's eleven.
+``N(theta*, (N A)^-1)``, which is the posterior of a linear regression only; ``judged`` has the
+verdict of the posterior itself on the others. Few parameters: an answer is reached at 0.05 nats.
+Beyond fifty, exact draws too would need too long for that (378 parameters: 700,000 draws); there
+the Monte-Carlo floor that ``measured_kl`` estimates from the draws' own scatter is subtracted and
+the rest divided by the number of parameters, to be at most what 0.05 nats are to wine's eleven.
 """
 
 import math

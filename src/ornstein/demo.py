@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Column, Table
@@ -65,7 +66,7 @@ def _show(result: Result, title: str, stem: Path, console: Console) -> Diagnosis
     console.print(_summary_table(result))
     diagnosis = result.diagnose()
     _print_diagnosis(diagnosis, console)
-    _compare(result, console)
+    _compare(result, diagnosis, console)
     for draw in (plots.projection, plots.intervals, plots.covariances):
         path = stem.with_name(f"{stem.name}-{draw.__name__}.png")
         draw(result, title).savefig(path, dpi=120)
@@ -98,13 +99,23 @@ def _write(result: Result, diagnosis: Diagnosis, page: Path, key: int) -> None:
     )
 
 
-def _compare(result: Result, console: Console) -> None:
+def _compare(result: Result, diagnosis: Diagnosis, console: Console) -> None:
+    """How far the draws are from the posterior, then from the Gaussian of the plan."""
+    found = diagnosis.accuracy
+    console.print()
+    if found is not None:
+        console.print(
+            "Against the posterior itself, whatever its shape: means are off by at most "
+            f"{np.abs(found.mean_error).max():.3f} posterior standard deviations, standard "
+            f"deviations by {np.abs(found.sd_error).max():.1%}.",
+            markup=False,
+        )
     value, floor = result.measured_kl()
     exact = result.posterior.quadratic
-    against = "the exact posterior" if exact else "the Gaussian approximation at the optimum"
+    gaussian = "which is this posterior" if exact else "which this posterior only resembles"
     console.print(
-        f"\nKL of the draws from {against}: {value:.4f} nats "
-        f"(as many exact draws would measure {floor:.4f}); the plan predicted "
+        f"Against the Gaussian at the optimum, {gaussian}: KL of the draws {value:.4f} nats (as "
+        f"many exact draws would measure {floor:.4f}); the plan predicted "
         f"{result.plan.predicted_kl:.4f}.",
         markup=False,
     )

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 from benchmarks import coverage, coverage_page, mixed, mixed_page, overhead, page
+from benchmarks.judged import judged, judged_table
 from benchmarks.workloads import load
 from scipy import stats
 
@@ -20,6 +21,17 @@ def test_the_page_is_made_from_the_results(tmp_path: Path) -> None:
     results = json.loads((ROOT / "benchmarks" / "results.json").read_text())
     written, *_ = page.write(results, tmp_path)
     assert written.read_text() == (ROOT / "docs" / "benchmarks.md").read_text()
+
+
+def test_answers_are_judged_by_the_posterior_itself() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(40, 2))
+    post = orn.models.logistic(X, X[:, 0] > rng.logistic(size=40))
+    draws = orn.sample(post, method="laplace", draws=500).flat
+    found = judged(post, {"laplace": draws, "nuts": draws[:, :4]})
+    text = "\n".join(judged_table(found, {"laplace": "Laplace", "nuts": "NUTS"}))
+    assert text.count("| Laplace | 2,000 | ") == 1
+    assert "- NUTS: check needs at least 64 draws" in text
 
 
 def test_the_bare_loop_makes_the_steps_of_sample(dataset: Callable[[str], Dataset]) -> None:
