@@ -34,6 +34,23 @@ def test_X11_a_plan_around_draws_of_all_rows_samples_the_posterior() -> None:
     assert found.verdict == "ok", str(found)
 
 
+@pytest.mark.parametrize("spoil", ["nan", "still", "flat"])
+def test_a_covariance_that_is_not_positive_is_refused(spoil: str) -> None:
+    """As of a pilot whose chains hardly moved, or left."""
+    post = skewed()
+    plan = planner.plan(post)
+    cov = plan.predicted_cov.copy()
+    if spoil == "nan":
+        cov[0, 1] = np.nan
+    elif spoil == "still":
+        cov[0] = cov[:, 0] = 0.0
+    else:
+        root = np.linalg.cholesky(cov)[:, :2]
+        cov = root @ root.T
+    with pytest.raises(orn.UnstablePlanError, match="the draws to plan around"):
+        planner.moved(post, plan, plan.center, cov, angle=0.4)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["schools", "mixed_100x20"])
 def test_X11_hierarchies_written_in_numpyro_agree_with_nuts(name: str) -> None:

@@ -135,7 +135,7 @@ def anchored(
     plan, _ = _planned(post, plan_options, deviations, number)
     pieces = [done]
     if measurable(post, plan, tolerance) == "":
-        for more in range(_more(plan, slowness, chains)):
+        for more in range(_more(post, plan, slowness, chains)):
             done = run(len(KICKS) + more)
             if not done.status.ok:
                 break
@@ -160,10 +160,10 @@ def _slowness(pieces: list[Run]) -> float:
     return float(hyper[..., 0].size / max(min(min_ess(hyper), min_ess(flat)), 1.0))
 
 
-def _more(plan: Plan, slowness: float, chains: int) -> int:
+def _more(post: Posterior, plan: Plan, slowness: float, chains: int) -> int:
     """How often to run the pilot again, to have draws enough to be measured."""
     wanted = slowness / (RESOLVED**2 * chains * _PILOT)
-    affordable = QUICK / seconds(plan, chains * (plan.warmup + _PILOT * plan.thin))
+    affordable = QUICK / seconds(post, plan, chains * (plan.warmup + _PILOT * plan.thin))
     return int(min(math.ceil(wanted) - 1, affordable, _RUNS - 1))
 
 

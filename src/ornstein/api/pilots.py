@@ -22,6 +22,7 @@ from ornstein.models.hyper_targets import DrawnHyper
 from ornstein.models.posterior import Posterior, as_posterior
 from ornstein.planning import planner
 from ornstein.planning.foreseen import foreseen
+from ornstein.planning.gradient_work import gradient_seconds
 from ornstein.planning.methods.hamiltonian import ANGLES
 from ornstein.planning.plans import PILOT, Plan, PredictedError
 from ornstein.planning.rules import Rotation
@@ -39,7 +40,7 @@ _SMALL_ANGLES = (0.05, 0.02, 0.01, 0.005, 0.002)
 _FAR = 3  # of these, at once, after a chain that became non-finite
 _AS_PREDICTED, _NEAR = 1.0, 0.0  # where pilots start, in predicted standard deviations
 _WORK = 5e8  # multiplications to measure a pilot's draws by
-_STEP, _MULTIPLICATION = 2e-6, 3e-10  # seconds, about
+_CORES = 2  # that share the chains of a pilot
 _LONGEST, _LONGEST_TOGETHER = 20.0, 60.0  # seconds of one pilot, and of all of a plan
 _READ = 1e8  # numbers in a table on disk whose rows are read to measure a pilot, at most
 _MOVES = 3  # plans around a pilot's draws, one after the other
@@ -79,6 +80,8 @@ class Pilot(NamedTuple):
     """Draws per effective one."""
     judged: bool = True
     """Whether its draws were measured; parameters may be too many for that."""
+    cut: bool = False
+    """Whether more careful plans were left out, whose pilots would take too long."""
 
     @property
     def worst(self) -> float:
@@ -148,6 +151,8 @@ class Pilot(NamedTuple):
             f"the posterior is too far from a Gaussian at its peak for method={method!r}, as with "
             "several modes or a funnel; use method='nuts', or reparametrise"
         )
+        if self.cut:
+            causes += "; pilots of more careful steps would take too long, and were left out"
         if not self.judged:
             return f"the pilot's chains mix too slowly: {causes}"
         if self.accuracy is None or not math.isfinite(self.worst):
@@ -186,7 +191,7 @@ def piloted(
         return replace(plan, unmeasured=why)
     steps = _Careful(plan, given)
     size, judged = post.num_data * post.dim, plan.dim <= MATRICES
-    all_rows = steps.free and size <= _ALL_ROWS and _seconds(tested(plan, 1)) <= _LONGEST
+    all_rows = steps.free and size <= _ALL_ROWS and _seconds(post, tested(plan, 1)) <= _LONGEST
     if not judged and not all_rows:
         return replace(plan, unmeasured=TOO_MANY)
     key = jax.random.fold_in(checks.random_key(given.get("key", 0)), _PILOT_KEY)
@@ -209,13 +214,14 @@ def _more_careful(
     tolerance: float,
 ) -> Pilot:
     """The best pilot after some of smaller steps and larger batches."""
-    del post
-    pilot, spent = best, _seconds(best.plan)
+    pilot, spent = best, _seconds(post, best.plan)
     for _ in range(_CANDIDATES - 1):
         following = None if pilot.passes(tolerance) else steps.after(pilot)
-        spent += 0.0 if following is None else _seconds(following)
-        if following is None or spent > _LONGEST_TOGETHER:
+        if following is None:
             break
+        spent += _seconds(post, following)
+        if spent > _LONGEST_TOGETHER:
+            return best._replace(cut=True)
         pilot = run(following)
         best = min(pilot, best, key=lambda one: one.rank)
     return pilot if pilot.passes(tolerance) else best
@@ -229,21 +235,28 @@ def _with_all_rows(
     tolerance: float,
 ) -> Pilot:
     """The best pilot after some whose steps are tested, at last around the best one's draws."""
-    spent = _seconds(best.plan)
+    spent = _seconds(post, best.plan)
+
+    def affordable(plan: Plan) -> bool:
+        nonlocal spent
+        own = _seconds(post, plan)
+        spent += own
+        return own <= _LONGEST and spent <= _LONGEST_TOGETHER
 
     def tried(plan: Plan) -> Pilot:
-        nonlocal spent
-        spent += _seconds(plan)
         return run(replace(plan, dispersion=_NEAR, tolerance=tolerance))
 
     def enough() -> bool:
         mixes = best.slowness <= _SLOW or not _is_tested(best.plan)
-        return (best.passes(tolerance) and mixes) or spent > _LONGEST_TOGETHER
+        return best.passes(tolerance) and mixes
 
     for kicks in KICKS[1:] if _is_tested(best.plan) else KICKS:
         if enough():
             return best
-        best = _better(tried(tested(steps.plan, kicks)), best, tolerance)
+        plan = tested(steps.plan, kicks)
+        if not affordable(plan):
+            return best._replace(cut=True)
+        best = _better(tried(plan), best, tolerance)
     for _ in range(_MOVES):
         if enough() or best.flat is None:
             break
@@ -254,7 +267,12 @@ def _with_all_rows(
             plan = planner.moved(post, best.plan, mean, cov, **options)
         except (OrnsteinError, np.linalg.LinAlgError):
             break
-        best = _better(tried(plan), best, tolerance)
+        if not affordable(plan):
+            return best._replace(cut=True)
+        found = _better(tried(plan), best, tolerance)
+        if found is best:  # the next plan would be the same
+            break
+        best = found
     return best
 
 
@@ -285,7 +303,7 @@ def _unmeasurable(post: Posterior, plan: Plan, on_mesh: bool) -> str:
         return "the rows stay on disk"
     if on_mesh:
         return "the run is spread over a mesh"
-    if _seconds(plan) > _LONGEST:
+    if _seconds(post, plan) > _LONGEST:
         return "a pilot would take too long; orn.check(post, result.flat) measures the draws"
     return ""
 
@@ -301,16 +319,17 @@ def measurable(post: Posterior, plan: Plan, tolerance: float | None) -> str:
     return ""
 
 
-def _seconds(plan: Plan) -> float:
+def _seconds(post: Posterior, plan: Plan) -> float:
     """About how long a pilot of a plan takes."""
-    return seconds(plan, _CHAINS * (plan.warmup + plan.draws * plan.thin))
+    return seconds(post, plan, _CHAINS * (plan.warmup + plan.draws * plan.thin))
 
 
-def seconds(plan: Plan, steps: float) -> float:
+def seconds(post: Posterior, plan: Plan, steps: float) -> float:
     """About how long steps take; by their work, so that a plan does not depend on the machine."""
     if isinstance(plan.rule, Rotation) and plan.rule.is_tested:
         steps *= plan.rule.kicks + 1  # the test reads the rows twice, at half a gradient's cost
-    return steps * (_STEP + _MULTIPLICATION * plan.batch_size * plan.dim) / 2
+    order = 1 if plan.anchor is None else plan.anchor.order
+    return steps * gradient_seconds(post, plan.batch_size, order) / _CORES
 
 
 class _Careful:
@@ -362,7 +381,7 @@ def _run(post: Posterior, plan: Plan, key: Array, dtype: str) -> Pilot:
     judged = plan.dim <= MATRICES
     each = plan.draws if judged else min(plan.draws, _MIXING)
     settings = Settings(_CHAINS, each, plan.thin, plan.warmup, plan.dispersion, dtype, None)
-    affordable = int(QUICK / _seconds(plan)) if judged else 1
+    affordable = int(QUICK / _seconds(post, plan)) if judged else 1
     runs = max(1, min(affordable, _JUDGED // (_CHAINS * plan.draws)))
     pieces, left = [], False
     for number in range(runs):
@@ -401,6 +420,6 @@ def judge(
             mean_mc_error=np.sqrt(found.mean_mc_error**2 + own),
             sd_mc_error=np.sqrt(found.sd_mc_error**2 + 0.5 * own),
         )
-    except InputError as error:
+    except (InputError, np.linalg.LinAlgError) as error:
         return made(None, f"the pilot's draws cannot be measured ({error})")
     return made(found)

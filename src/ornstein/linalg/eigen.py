@@ -74,8 +74,16 @@ def relative_eigh(base: Vector, other: Vector) -> Eigen:
     """Eigenvalues of a matrix relative to a positive definite one.
 
     ``directions`` W has ``W' base W = I`` and ``W' other W = diag(values)``.
+
+    Raises
+    ------
+    numpy.linalg.LinAlgError
+        If it is not positive definite, or an entry is not finite.
     """
-    scale = 1 / np.sqrt(np.diag(base))
+    diagonal = np.diag(base)
+    if not (np.isfinite(base).all() and np.isfinite(other).all() and (diagonal > 0).all()):
+        raise np.linalg.LinAlgError("a matrix is not positive definite, or not finite")
+    scale = 1 / np.sqrt(diagonal)
     outer = scale[:, None] * scale
     values, vectors = scipy.linalg.eigh(other * outer, base * outer)
     return Eigen(values, vectors, scale)

@@ -22,6 +22,7 @@ from ornstein.curvature.structures import Structure
 from ornstein.data import prefetch
 from ornstein.data.batches import SCHEMES
 from ornstein.data.passes import fingerprint
+from ornstein.linalg.eigen import scaled_eigh
 from ornstein.linalg.operators import Dense, Operator
 from ornstein.models.posterior import Posterior, as_posterior
 from ornstein.planning import methods, plan_checks
@@ -31,6 +32,7 @@ from ornstein.planning.tuning import Task, tune_chain, tune_engine
 
 _PASSES = 20  # to find the covariance over which anchored noise is averaged
 _SETTLED = 1e-3  # relative to the variances
+_SINGULAR = 1e-10  # least eigenvalue of a correlation matrix that is inverted
 
 
 def plan(
@@ -207,7 +209,16 @@ def moved(post: Posterior, plan: Plan, center: Vector, cov: Vector, **options: A
 
     For posteriors whose peak says little of them, such as those of hierarchies. Steps take all
     rows, whose gradients have no noise.
+
+    Raises
+    ------
+    UnstablePlanError
+        If the covariance is not positive definite, as where chains hardly moved.
     """
+    if not (np.isfinite(center).all() and np.isfinite(cov).all() and np.diag(cov).min() > 0):
+        raise UnstablePlanError("the draws to plan around do not vary, or are not finite.")
+    if scaled_eigh(cov).values[0] <= _SINGULAR:
+        raise UnstablePlanError("the draws to plan around lie in fewer dimensions than they have.")
     found = estimation.around(post, center, structures.find("dense"), None, 0)
     N = post.num_data
     precision = Dense(np.linalg.inv(N * cov))
