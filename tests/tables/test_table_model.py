@@ -157,7 +157,8 @@ def test_hyperparameters_are_drawn_by_default() -> None:
     assert low < noise["value"] < high
     assert abs((high - low) / 3.29 - 200 / np.sqrt(2 * 400)) < 0.3 * 200 / np.sqrt(2 * 400)
     stated = f"{noise['value']:.4g}, {low:.4g} to {high:.4g}"
-    assert any(f"noise scale {stated} (in the unit of 'price $')" in said for said in model.remarks)
+    expected = f"noise scale {stated} (how far 'price $' scatters, in its unit)"
+    assert any(expected in said for said in model.remarks)
     assert model.about()["noise scale"] == f"{stated}, drawn"
     assert np.ptp(model.draws.noise_scale) > 0
 
@@ -169,9 +170,8 @@ def test_hyperparameters_are_learned_on_request() -> None:
     noise = found["noise_scale"]["value"]
     assert abs(noise - 200) < 4 * 200 / np.sqrt(2 * 400)
     assert found["noise_scale"]["learned"]
-    assert any(
-        f"noise scale {noise:.4g} (in the unit of 'price $')" in said for said in model.remarks
-    )
+    expected = f"noise scale {noise:.4g} (how far 'price $' scatters, in its unit)"
+    assert any(expected in said for said in model.remarks)
     assert model.about()["noise scale"] == f"{noise:.4g}, learned"
     given = {"prior_precision": 2.0, "noise_scale": 150.0}
     model = tables.fit_table(

@@ -382,7 +382,7 @@ def _print_summary(found: "pd.DataFrame", say: Console, details: bool) -> None:
     ends = [name for name in found.columns if name.startswith("ratio ")]
     mixing = [name for name in found.columns if name in _MIXING.values()]
     fewer: list[str]
-    for fewer in ([], ends, [*ends, *mixing[:1]], [*ends, *mixing]):
+    for fewer in ([], ends, [*ends, *mixing[:1]], [*ends, *mixing], [*ends, *mixing, "sd"]):
         some = found.drop(columns=fewer)
         shown = Table("", *some.columns)
         for name, row in report.cells(some):

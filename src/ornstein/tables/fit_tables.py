@@ -162,7 +162,7 @@ def _learning_remarks(model: TableModel) -> list[str]:
         return []
     drawn = model.result.hyper is not None
     meanings = {
-        "prior_precision": "how strongly standardised coefficients are drawn towards 0",
+        "prior_precision": "how strongly standardised coefficients are pulled towards 0",
         "noise_scale": f"how far {shown(model.encoding.target.name)} scatters, in its unit",
     }
     learned = [
