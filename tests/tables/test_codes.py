@@ -21,7 +21,9 @@ def of_groups(count: int, ordered: bool) -> pd.DataFrame:
     return frame.sample(frac=1, random_state=0)
 
 
-@pytest.mark.parametrize(("count", "way"), [(40, "--categorical school"), (150, r"\(1\|school\)")])
+@pytest.mark.parametrize(
+    ("count", "way"), [(40, r"categorical=\['school'\]"), (150, r"\(1\|school\)")]
+)
 def test_codes_of_groups_are_named(count: int, way: str) -> None:
     notes = " ".join(tables.learn(of_groups(count, ordered=False), "score").notes)
     assert "'school' is taken as a quantity, and may be a code" in notes

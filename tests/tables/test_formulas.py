@@ -406,6 +406,6 @@ def test_all_problems_of_a_table_are_told_at_once() -> None:
     with pytest.raises(orn.InputError, match="The table has 5 problems") as found:
         tables.learn_formula(frame, "y ~ .")
     said = str(found.value)
-    for part in ("'hole'", "contains dates", "numbers with commas", "in every row", "--model"):
+    for part in ("'hole'", "contains dates", "numbers with commas", "in every row", "model="):
         assert part in said
     assert tables.learn_formula(frame, "y ~ x", "softmax").encoding.features == ("x",)

@@ -43,7 +43,7 @@ from ornstein.cli.reading_options import (
     reading,
 )
 from ornstein.cli.root import Quiet, app, since_start
-from ornstein.cli.wording import answer_in_options, in_options
+from ornstein.cli.wording import answer_in_options, diagnosis_in_options, in_options
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -336,7 +336,7 @@ def _fit(
         sections=[agreement, *regression],
         command=shlex.join(["ornstein", *sys.argv[1:]]),
         key=options["key"],
-        diagnosis=diagnosis,
+        diagnosis=diagnosis_in_options(diagnosis),
         seconds=since_start,
         answered=answered,
     )

@@ -17,6 +17,7 @@ from ornstein.cli.root import app
 
 if TYPE_CHECKING:
     from ornstein.results.answers import Answer
+    from ornstein.results.diagnosis import Diagnosis
 
 _NAMES = {"key": "--seed", "methods": "--method", "family": "--family", "model": "--model"}
 """Of arguments whose options have other names."""
@@ -73,6 +74,12 @@ def answer_in_options(answer: "Answer") -> "Answer":
     """
     points = [replace(point, remedy=in_options(point.remedy)) for point in answer.points]
     return replace(answer, sentence=in_options(answer.sentence), points=points)
+
+
+def diagnosis_in_options(diagnosis: "Diagnosis") -> "Diagnosis":
+    """A diagnosis whose remedies name options."""
+    checks = [replace(check, remedy=in_options(check.remedy)) for check in diagnosis]
+    return replace(diagnosis, checks=tuple(checks))
 
 
 @contextmanager

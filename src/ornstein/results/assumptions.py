@@ -31,6 +31,10 @@ from ornstein.results.verdicts import CANNOT_TELL, worst
 _DRAWS = 32  # at which the loss is evaluated again
 _KURTOSIS = 3.0  # of rows' gradients, that spreads the extremes of C / A
 _PARAMETERS = 256  # whose stationarity is checked, where matrices do not fit
+_HOW_GAUSSIAN = {
+    "posterior": "transform the parameters, or use method='nuts', which follows any shape",
+    "sandwich": "the sandwich takes it for one, which more rows or a stronger prior make it",
+}
 _SEE_ABOVE = "the plan's assumptions do not hold here: see the checks above"
 
 
@@ -224,7 +228,7 @@ def _quadratic_loss(post: Posterior, plan: Plan, draws: Vector) -> Check:
         number,
         "nats between the posterior and its Gaussian approximation",
         _verdict(number, 0.05, 0.3),
-        "transform the parameters, or use method='nuts', which follows any shape",
+        _HOW_GAUSSIAN[plan.target],
     )
 
 

@@ -1,6 +1,5 @@
 """Columns of Arrow tables: as numbers, and as labels."""
 
-import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -45,9 +44,8 @@ def listing(counts: Mapping[Any, int]) -> str:
 
 
 def option(name: str, column: str) -> str:
-    """An option that concerns a column, in Python and on the command line."""
-    word = name.replace("_", "-")
-    return f"{name}=[{column!r}] (--{word} {shlex.quote(column)})"
+    """An option that concerns a column; the command line says it in its own words."""
+    return f"{name}=[{column!r}]"
 
 
 def leave_out(column: str) -> str:
@@ -85,7 +83,7 @@ def numbers(name: str, column: Any) -> Floats:
     if count:
         raise InputError(
             f"Column {shown(name)} has {count:,} infinite values. Correct them, or make them "
-            "missing and choose what to do with missing values: missing='drop' (--missing drop). "
+            "missing and choose what to do with missing values: missing='drop'. "
             f"Or leave the column out: {option('drop', name)}."
         )
     return values

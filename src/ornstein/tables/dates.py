@@ -142,12 +142,11 @@ def _format(name: str, column: Any) -> str:
         raise InputError(
             f"Column {shown(name)} has values that are not dates in one format, such as "
             f"{names_of(_odd(texts))}. Correct them, or say how they are written: "
-            f"parse_dates=[{such}] (--parse-dates {such})."
+            f"parse_dates=[{such}]."
         )
     raise InputError(
         f"Column {shown(name)} has dates that can be read in several ways, such as "
-        f"{shown(texts[0])}: {' or '.join(found[:3])}. Say which: parse_dates=[{such}] "
-        f"(--parse-dates {such})."
+        f"{shown(texts[0])}: {' or '.join(found[:3])}. Say which: parse_dates=[{such}]."
     )
 
 

@@ -150,7 +150,7 @@ class CategoricalColumn:
                 raise InputError(
                     f"Column {shown(self.name)} has {new.sentence('levels')}. Known are "
                     f"{names_of(level for level in self.levels if level is not None)}. Correct "
-                    "them, or predict those rows nevertheless: unseen='average' (--unseen average) "
+                    "them, or predict those rows nevertheless: unseen='average' "
                     "takes the mean of the known levels, 'baseline' the first."
                 )
             place[new.rows] = 0 if unseen == "baseline" else -1

@@ -175,8 +175,8 @@ def _learning_remarks(model: TableModel) -> list[str]:
     if fitting.is_determined(model.result):
         remarks.append(
             "The columns determine the target exactly: the noise scale is the least that is "
-            "learned. If that is a surprise, leave out the column that gives the target away "
-            "(--drop), or give noise_scale."
+            "learned. If that is a surprise, leave out the column that gives the target away, or "
+            "give noise_scale."
         )
     if drawn:
         return remarks

@@ -142,9 +142,8 @@ def guess_model(frame: Any, target: str) -> tuple[str, str]:
     Traceback (most recent call last):
         ...
     ornstein._base.errors.AmbiguousTargetError: 'digit' has 3 distinct whole numbers, 0 to 3, and \
-a name that classes have. They may be measurements (model='linear', --model linear), classes \
-(model='softmax', --model softmax), counts (model='poisson', --model poisson) or ratings \
-(model='ordinal', --model ordinal): choose one.
+a name that classes have. They may be measurements (model='linear'), classes (model='softmax'), \
+counts (model='poisson') or ratings (model='ordinal'): choose one.
     """
     table = arrow_table(frame, [target])
     _require_values(table, target)
@@ -160,7 +159,7 @@ def guess_family(column: TargetColumn, rows: int) -> tuple[str, str]:
     if column.values is not None and suspects.identifies(column.name, np.asarray(column.values)):
         raise InputError(
             f"The target {shown(column.name)} looks like an identifier of rows. If it is a "
-            "quantity, choose a model: model='linear' (--model linear)."
+            "quantity, choose a model: model='linear'."
         )
     _refuse_odd_classes(column, rows)
     if column.values is None and len(column.levels) > 2:
@@ -178,7 +177,7 @@ def _ambiguous(column: TargetColumn, doubt: str) -> AmbiguousTargetError:
             family.check_column(column)
         if family.meaning and not suits.errors:
             choices[name] = family.meaning
-    *first, last = (f"{what} (model='{one}', --model {one})" for one, what in choices.items())
+    *first, last = (f"{what} (model='{one}')" for one, what in choices.items())
     return AmbiguousTargetError(
         f"{doubt} They may be {', '.join(first)} or {last}: choose one.", choices
     )
@@ -238,9 +237,9 @@ def _resolve_missing(
     with problems.noted():
         if missing == "refuse":
             raise InputError(
-                f"Missing values in {listing(counts)}. Have those rows dropped with missing='drop' "
-                "(--missing drop), their values filled in with missing='impute' (--missing "
-                "impute), or leave out a column with drop (--drop)."
+                f"Missing values in {listing(counts)}. Have those rows dropped with "
+                "missing='drop', their values filled in with missing='impute', or leave out a "
+                "column with drop=['column']."
             )
     rows, lacking = table.num_rows, {target: counts[target]} if target in counts else {}
     table = table.filter(complete_rows(table.select([target])))
@@ -252,8 +251,7 @@ def _resolve_missing(
         if not table.num_rows:
             raise InputError(
                 f"Every row has missing values: {listing(lacking)}. Leave out the columns that "
-                "lack most with drop (--drop), or have values filled in with missing='impute' "
-                "(--missing impute)."
+                "lack most with drop=['column'], or have values filled in with missing='impute'."
             )
     filled = missing_counts(table)
     means = {k: n for k, n in filled.items() if columns.is_numeric(table[k])}

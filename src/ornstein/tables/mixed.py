@@ -252,16 +252,16 @@ def _refuse(noise_scale: float | None, hyper: Unknown, options: dict[str, Any]) 
     if noise_scale is not None:
         raise InputError(
             f"noise_scale={noise_scale:g} cannot be given with {_NOT_HERE}, which draws it; leave "
-            "it out (--noise-scale)."
+            "it out."
         )
     if hyper == "learn":
         raise InputError(
             f"hyper='learn' cannot be used with {_NOT_HERE}: standard deviations are drawn with "
-            "their uncertainty. Leave it out (--hyper)."
+            "their uncertainty. Leave it out."
         )
     method = options.pop("method", "auto")
     if method != "auto":
         raise InputError(
             f"method={shown(method)} cannot be used with {_NOT_HERE}, which has steps of its own; "
-            "leave it out (--method)."
+            "leave it out."
         )

@@ -45,8 +45,8 @@ def refuse_disguised(name: str, levels: Sequence[str], what: str = "Column") -> 
     commas = [level for level in levels if "," in level]
     if commas and all(_DIGITS_AND_COMMAS.fullmatch(level.strip()) for level in levels):
         ways = [
-            "decimal=',' (--decimal ,) if the comma is the decimal point",
-            "thousands=',' (--thousands ,) if it separates thousands",
+            "decimal=',' if the comma is the decimal point",
+            "thousands=',' if it separates thousands",
         ]
         if all(_THOUSANDS.fullmatch(level.strip()) for level in commas):
             ways.reverse()
@@ -83,7 +83,7 @@ def refuse_odd_classes(name: str, levels: Sequence[str], rows: int) -> None:
         raise InputError(
             f"The target {shown(name)} has {len(levels):,} distinct values, most of them numbers, "
             f"but not {shown(other)}. Correct such values, or make them empty and choose what to "
-            "do with missing values: missing='drop' (--missing drop)."
+            "do with missing values: missing='drop'."
         )
     if 2 * len(levels) > rows:
         raise InputError(
@@ -99,8 +99,8 @@ def refuse_stray_text(name: str, levels: Sequence[str]) -> None:
     if other is not None and mostly_numbers(levels):
         raise InputError(
             f"The target {shown(name)} has {len(levels):,} distinct values, most of them numbers, "
-            f"but not {shown(other)}. Correct such values, or make them empty (missing='drop', "
-            "--missing drop); if all are classes, choose model='softmax' (--model softmax)."
+            f"but not {shown(other)}. Correct such values, or make them empty (missing='drop'); "
+            "if all are classes, choose model='softmax'."
         )
 
 

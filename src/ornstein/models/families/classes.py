@@ -183,7 +183,7 @@ class Categorical(Family):
     if_more = (
         "Every class has its own coefficient for every column, and planning needs the curvature "
         "between all of them. Group the rare ones, or, if it is a quantity, make it numbers "
-        "throughout and choose linear (--model linear)."
+        "throughout and choose linear."
     )
 
     def loss(self, eta: Array, y: Array, hyper: PyTree) -> Array:

@@ -300,16 +300,15 @@ class Family(ABC):
         if column.values is None and not cls.most_classes:
             raise InputError(
                 f"The target {name} has labels, such as {shown(column.levels[0])}, and a "
-                f"{cls.name} model needs numbers. Choose logistic for two classes, softmax for "
-                "more (--model softmax)."
+                f"{cls.name} model needs numbers. Choose logistic for two classes, "
+                "model='softmax' for more."
             )
         column.refuse_constant()
         if 0 < cls.most_classes < len(column.levels):
             if column.values is not None and not column.whole:
                 raise InputError(
                     f"The target {name} has numbers such as {column.levels[0]}, and a {cls.name} "
-                    "model needs classes. Choose a model of numbers: model='linear' "
-                    "(--model linear)."
+                    "model needs classes. Choose a model of numbers: model='linear'."
                 )
             raise InputError(
                 f"The target {name} has {len(column.levels):,} classes, such as "

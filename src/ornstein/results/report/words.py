@@ -52,7 +52,8 @@ def figures(
     if accuracy is not None:
         mean, sd = (np.abs(part).max() for part in (accuracy.mean_error, accuracy.sd_error))
         known = bool(np.isfinite([mean, sd]).all())
-        note = f"standard deviations: {sd:.0%}" if known else accuracy.verdict
+        note = f"in posterior standard deviations; these are off by {sd:.0%}"
+        note = note if known else accuracy.verdict
         shown.append(("measured error of means", f"{mean:.2f} sd" if known else "-", note))
     return shown
 

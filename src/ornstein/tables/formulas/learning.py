@@ -179,8 +179,7 @@ def _complete(table: pa.Table, missing: str, problems: Problems) -> tuple[pa.Tab
     with problems.noted():
         if missing == "refuse":
             raise InputError(
-                f"Missing values in {listing(counts)}. Have those rows dropped with "
-                "missing='drop' (--missing drop)."
+                f"Missing values in {listing(counts)}. Have those rows dropped with missing='drop'."
             )
     kept = table.filter(complete_rows(table))
     if not kept.num_rows:
