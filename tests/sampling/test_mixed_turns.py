@@ -1,5 +1,7 @@
 """Large crossed groupings in turn: against dense arrows, and the same posterior."""
 
+from resource import RUSAGE_SELF, getrusage
+from time import perf_counter, process_time
 from typing import Any
 
 import jax
@@ -188,3 +190,33 @@ def test_groups_that_can_hardly_be_told_apart_are_warned_of() -> None:
     (warning,) = plan.warnings
     assert "can hardly be told apart" in warning
     assert warning in str(plan)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", ["gaussian", "bernoulli"])
+def test_X14_ratings_of_many_users_and_films_are_drawn(family: str) -> None:
+    """Of 25,000 effects; ``-s`` prints seconds of processor time, effective draws and memory."""
+    rng, N = np.random.default_rng(0), 500_000
+    user, film = rng.integers(0, 20_000, N), rng.integers(0, 5_000, N)
+    X = rng.normal(size=(N, 2))
+    eta = 0.3 + X @ [0.5, -0.2] + (0.8 * rng.normal(size=20_000))[user]
+    eta += (0.5 * rng.normal(size=5_000))[film]
+    noisy = eta + rng.normal(size=N)
+    y = noisy if family == "gaussian" else (rng.uniform(size=N) < expit(eta)).astype(float)
+    began, elapsed = process_time(), perf_counter()
+    post = orn.models.mixed(X, y, {"user": user, "film": film}, family)
+    plan = orn.plan(post)
+    planned = process_time() - began
+    result = orn.sample(post, plan, key=1, draws=250, progress=False)
+    sizes = {name: round(float(ess(result[name]))) for name in result.names}
+    memory = getrusage(RUSAGE_SELF).ru_maxrss / 2**20
+    print(plan)
+    print(f"plan {planned:.0f} s, all {process_time() - began:.0f} s of processor time", end=", ")
+    print(f"{perf_counter() - elapsed:.0f} s; at most {memory:.1f} GiB; effective draws {sizes}")
+    assert plan.steps == "turns"
+    assert min(sizes.values()) > 400
+    truths = {"coef[0]": 0.5, "coef[1]": -0.2, "sd(user)": 0.8, "sd(film)": 0.5}
+    for name, truth in truths.items():
+        draws = result[name].astype(float)
+        assert abs(draws.mean() - truth) < 4 * draws.std(), name
+    assert result.diagnose().verdict == "ok"
