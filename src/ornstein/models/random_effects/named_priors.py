@@ -8,6 +8,7 @@ from ornstein._base import checks
 from ornstein._base.errors import InputError
 from ornstein.models.hyper_priors import ScalePrior
 from ornstein.models.priors import Normal, Priors, checked_by_name
+from ornstein.models.random_effects.groupings import INTERCEPT
 from ornstein.models.random_effects.posterior import GroupRows
 
 SIGMA = "sigma"
@@ -92,7 +93,7 @@ def _concentration(name: str, prior: Any) -> float:
 
 
 def _sds(group: GroupRows) -> list[str]:
-    if group.design is None:
+    if group.columns == (INTERCEPT,):
         return [f"sd({group.name})"]
     return [f"sd({group.name}: {column})" for column in group.columns]
 
