@@ -82,7 +82,7 @@ def test_X12_wrong_correlations_fail_and_are_named(
 def test_X12_right_correlations_are_right(pair: Correlated) -> None:
     found = orn.check(pair.post, pair.draws(2))
     assert found.verdict == "ok"
-    assert "Along any direction, narrowest: " in str(found)
+    assert "Narrowest direction, " in str(found)
     assert "Correlation" not in found.sentence
 
 

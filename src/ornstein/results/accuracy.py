@@ -182,11 +182,14 @@ class Accuracy:
         mean, sd = np.abs(self.mean_error), np.abs(self.sd_error)
         lines = aligned([("", "mean", "sd", "skewness"), *self._worst(mean, sd)])
         named = [one for one in self.spreads if one.along]
-        for one, how in zip(named, ("narrowest", "widest"), strict=False):
+        for one, how in zip(named, ("Narrowest", "Widest"), strict=False):
             size = f"{one.error:+.1%} +- {one.mc_error:.1%}"
-            lines.append(f"Along any direction, {how}: {size} in sd, along {one.along}.")
+            lines.append(f"{how} direction, {one.along}: {size} in sd.")
         if named:
-            lines.append("Directions add parameters in their standard deviations.")
+            lines.append(
+                "Directions are sums of parameters in their standard deviations. One half of the "
+                "draws chooses them and the other measures."
+            )
         if self.correlation is not None:
             said = self.correlation.sentence
             lines.append(f"{said[0].upper()}{said[1:]} (+- {self.correlation.mc_error:.2f}).")
