@@ -114,7 +114,8 @@ def test_X11_steps_of_several_kicks_where_single_ones_are_refused() -> None:
 def test_steps_are_tested_where_parameters_are_too_many_to_be_measured(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("ornstein.api.pilots.MATRICES", 19)
+    for place in ("judged", "pilots"):
+        monkeypatch.setattr(f"ornstein.api.{place}.MATRICES", 19)
     plan = orn.plan(separated(20))
     assert isinstance(plan.rule, Rotation)
     assert plan.rule.is_tested

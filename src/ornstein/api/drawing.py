@@ -17,12 +17,11 @@ from ornstein import theory
 from ornstein._base.errors import InputError, UnstablePlanError
 from ornstein._base.progress import bar
 from ornstein._base.types import Array, Vector
+from ornstein.api.judged import RESOLVED, judge
 from ornstein.api.pilots import (
     AT_ONCE,
     KICKS,
     QUICK,
-    RESOLVED,
-    judge,
     measurable,
     seconds,
     tested,
