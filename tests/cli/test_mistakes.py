@@ -54,7 +54,7 @@ def test_messages_name_options(said: str, expected: str) -> None:
         (["fit", "{folder}", "-t", "y"], "is a folder; name one file in it"),
         (["fit", "{table}", "-t", "y", "--method", "sgd-d"], "'sgd-dense' or 'sgd-diagonal'"),
         (["fit", "{table}", "-t", "y", "--method", "nuts", "--batch-size", "9"], "minibatches"),
-        (["resume", "{folder}/empty"], "stopped before it kept anything"),
+        (["resume", "{folder}/empty"], "before it kept anything, run it again"),
         (["resume", "{folder}"], "is not a checkpoint of a command"),
         (["fit", "{table}", "-t", "y", "--predict", "none.csv"], "there is no such file"),
         (["compare", "{table}", "-t", "y", "--json", "{folder}/no/x"], "there is no folder"),

@@ -164,7 +164,7 @@ def test_ctrl_c_on_the_command_line(tmp_path: Path) -> None:
 def test_resume_wants_a_checkpoint_of_a_command(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["resume", str(tmp_path)])
     assert isinstance(done.exception, orn.InputError)
-    assert "Name the folder that was given as --checkpoint" in str(done.exception)
+    assert "name the folder that was given as --checkpoint" in str(done.exception)
     helped = CliRunner().invoke(app, ["resume", "--help"])
     assert "Example: ornstein resume houses-run" in helped.output
 

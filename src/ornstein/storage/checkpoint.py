@@ -243,10 +243,11 @@ def kept_command(folder: str | Path) -> dict[str, Any]:
     """What :func:`keep_command` kept."""
     path = Path(folder) / COMMAND
     if not path.is_file():
-        if path.parent.is_dir() and all(_is_ours(entry.name) for entry in path.parent.iterdir()):
+        place = path.parent
+        if place.is_dir() and not any(_is_kept(entry.name) for entry in place.iterdir()):
             raise InputError(
-                f"{folder} has no {COMMAND}: the command was stopped before it kept anything, so "
-                "there is nothing to resume. Run it again, with the same --checkpoint."
+                f"{folder} has nothing to resume. If the command was stopped before it kept "
+                "anything, run it again. Else name the folder that was given as --checkpoint."
             )
         raise InputError(
             f"{folder} is not a checkpoint of a command: it has no {COMMAND}. Name the folder that "
@@ -266,6 +267,11 @@ def _make(place: Path) -> None:
                 f"checkpoint: {place} holds {name!r}, which is not part of a checkpoint; name "
                 "another folder."
             )
+
+
+def _is_kept(name: str) -> bool:
+    """Whether a file holds anything: the lock does not, nor one that was being written."""
+    return name != "lock" and not (name.endswith(".part") and _is_ours(name))
 
 
 def _is_ours(name: str) -> bool:
