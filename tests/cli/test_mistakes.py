@@ -1,5 +1,7 @@
 """A user's mistakes at the command line: said at once, in the words of the command line."""
 
+import re
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +12,8 @@ from typer.testing import CliRunner
 import ornstein as orn
 from ornstein._base.checks import nearest
 from ornstein.cli import app, main
-from ornstein.cli.wording import in_options
+from ornstein.cli.wording import in_options, warnings_in_a_line
+from ornstein.results.answers import Answer
 
 
 @pytest.fixture
@@ -85,6 +88,18 @@ def test_mistakes_are_said_before_work_begins(
     assert message in said
     assert "Errno" not in said
     assert said.count("\n") == 1
+
+
+def test_a_warning_is_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    with warnings_in_a_line():
+        said = orn.DivergenceWarning("2 of 9 diverged: use batch_size=5.")
+        warnings.showwarning(said, orn.DivergenceWarning, "/far/away.py", 124)
+    assert capsys.readouterr().err == "ornstein: 2 of 9 diverged: use --batch-size 5.\n"
+
+
+@pytest.mark.parametrize("verdict", ["", "ok", "warn", "fail", "cannot tell"])
+def test_a_verdict_stands_apart_from_its_question(verdict: str) -> None:
+    assert re.match(rf"{verdict} +Does the model", str(Answer("fit", verdict, "As far as seen.")))
 
 
 def test_words_that_a_mistake_begins_come_first() -> None:
