@@ -42,7 +42,7 @@ from ornstein.cli.reading_options import (
     read_table,
     reading,
 )
-from ornstein.cli.root import Quiet, app, since_start
+from ornstein.cli.root import Quiet, app, load, since_start
 from ornstein.cli.wording import answer_in_options, diagnosis_in_options, in_options
 
 if TYPE_CHECKING:
@@ -146,6 +146,7 @@ def fit(
             "give either --target COLUMN, to be predicted from all others, or --formula "
             "'COLUMN ~ TERMS'."
         )
+    load(False if quiet else None)
     from ornstein._base.checks import choice
     from ornstein.planning.methods import find
     from ornstein.results.arviz import mass
@@ -306,10 +307,11 @@ def _fit(
     bars = False if wanted.quiet else None
     with phase(f"reading {table.name}", bars):
         frame = read_table(table, options)
-    encoded, clusters = _learned(frame, options)
-    pictured = encoded if options["formula"] is None else frame
-    some_rows = sample_rows(encoded.encoding, frame)
-    del frame  # large, and encoded
+    with phase("turning columns into numbers", bars):
+        encoded, clusters = _learned(frame, options)
+        pictured = encoded if options["formula"] is None else frame
+        some_rows = sample_rows(encoded.encoding, frame)
+        del frame  # large, and encoded
     if checkpoint is not None:
         keep_answer(checkpoint, "model", encoded.encoding.model)
     marks = NumberMarks(options["decimal"], options["thousands"])

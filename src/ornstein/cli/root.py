@@ -1,6 +1,7 @@
 """The program that all commands belong to, and an option they share."""
 
 import time
+from importlib import import_module
 from typing import Annotated
 
 import typer
@@ -23,6 +24,15 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars, no
 def since_start() -> float:
     """Seconds since the program started."""
     return time.perf_counter() - _STARTED
+
+
+def load(bars: bool | None) -> None:
+    """Import what fits and draws, which takes seconds where files are not in memory yet."""
+    from ornstein._base.progress import PATIENCE, phase
+
+    with phase("loading", bars, max(0.0, PATIENCE - since_start())):
+        for name in ("tables", "results.report", "tables.regression_report"):
+            import_module(f"ornstein.{name}")
 
 
 def _version(show: bool) -> None:
