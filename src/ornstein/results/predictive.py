@@ -15,7 +15,7 @@ from ornstein.models.glm import Glm
 from ornstein.results.arviz import mass
 from ornstein.results.result import Result
 
-_BLOCK = 2**24  # numbers in a block of rows by draws: 128 MiB
+_BLOCK = 2**22  # numbers in a block of rows by draws: 32 MiB, of which a score takes several
 
 
 class Coefficients(NamedTuple):

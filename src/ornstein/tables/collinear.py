@@ -23,6 +23,7 @@ OTHERS = "others"
 _SHARE = 0.01  # of a column's variance that others leave unexplained, below which it is one
 _EXACT = 1e-10  # share that rounding explains: the prior alone tells such columns apart
 _BETTER = 3.0  # nats by which a second precision must pay for itself
+_ROWS = 2**16  # at once, of a table that may be large
 _STEPS = 100
 _CLOSE = 1e-3
 
@@ -45,10 +46,13 @@ def _unexplained(X: Vector) -> Vector:
 
     Columns that are determined but for rounding count as 1, too.
     """
-    X = np.asarray(X, float)
-    scale = X.std(axis=0)
-    z = (X - X.mean(axis=0)) / np.where(scale > 0, scale, 1.0)
-    values, vectors = np.linalg.eigh(z.T @ z / len(z))
+    centre, gram = X.mean(axis=0, dtype=float), np.zeros((X.shape[1], X.shape[1]))
+    for start in range(0, len(X), _ROWS):
+        some = X[start : start + _ROWS] - centre
+        gram += some.T @ some / len(X)
+    scale = np.sqrt(np.diag(gram))
+    units = np.where(scale > 0, scale, 1.0)
+    values, vectors = np.linalg.eigh(gram / units[:, None] / units)
     seen = values > _EXACT
     left = 1 / np.maximum(vectors[:, seen] ** 2 @ (1 / values[seen]), 1.0)
     loose = np.sum(vectors[:, ~seen] ** 2, axis=1) > 1e-3
