@@ -3,7 +3,7 @@
 Every section is merged into ``benchmarks/results.json`` as soon as it is done; ``page`` writes
 ``docs/benchmarks.md`` and its figures from there. ``references`` makes the long NUTS runs anew that
 ``families`` and ``duel`` are compared with; they are stored, so ``all`` leaves them out.
-``python -m benchmarks.walk`` is apart: what a new user sees on tables at hand.
+``--only`` with ``walk`` or ``times`` measures some tables anew, and keeps the others.
 """
 
 import argparse
@@ -22,6 +22,9 @@ from benchmarks.machine import machine
 
 RESULTS = Path(__file__).with_name("results.json")
 SECTIONS = ("rates", "answer", "growth", "learning", "families", "duel", "mixed", "coverage")
+SECTIONS += ("walk", "times")
+_OF_TABLES = ("walk", "times")
+"""Sections of which single tables can be measured anew."""
 
 
 def main() -> None:
@@ -50,7 +53,9 @@ def main() -> None:
         if name in asked or "all" in asked:
             console.rule(name)
             found = _section(name, options)()
-            if not options.only:
+            if name in _OF_TABLES:
+                found = _with_earlier(name, found)
+            if not options.only or name in _OF_TABLES:
                 merge(RESULTS, name, found)
             console.print(Markdown(page.section(name, found)))
     if {"page", "all"} & set(asked):
@@ -63,6 +68,10 @@ def main() -> None:
 def _section(name: str, options: argparse.Namespace) -> Callable[[], dict[str, Any]]:
     """The function that measures a section; what it needs is imported only here."""
     quick = options.quick
+
+    def keep(found: dict[str, Any]) -> None:
+        merge(RESULTS, name, _with_earlier(name, found))
+
     if name == "rates":
         from benchmarks import rates
 
@@ -87,6 +96,14 @@ def _section(name: str, options: argparse.Namespace) -> Callable[[], dict[str, A
         from benchmarks import coverage
 
         return lambda: coverage.run(quick, options.only)
+    if name == "walk":
+        from benchmarks import walk
+
+        return lambda: walk.run(quick, options.only, keep)
+    if name == "times":
+        from benchmarks import times
+
+        return lambda: times.run(options.only, keep)
     if name == "duel":
         from benchmarks import duel
 
@@ -94,6 +111,12 @@ def _section(name: str, options: argparse.Namespace) -> Callable[[], dict[str, A
     from benchmarks import learning
 
     return lambda: learning.run(quick)
+
+
+def _with_earlier(name: str, found: dict[str, Any]) -> dict[str, Any]:
+    """A section with the tables that were measured before and are not among those found."""
+    stored: dict[str, Any] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    return found | {"tables": stored.get(name, {}).get("tables", {}) | found["tables"]}
 
 
 def merge(path: Path, name: str, found: dict[str, Any]) -> None:

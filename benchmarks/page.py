@@ -4,7 +4,16 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from benchmarks import coverage_page, duel_page, families_page, figures, learning_page, mixed_page
+from benchmarks import (
+    coverage_page,
+    duel_page,
+    families_page,
+    figures,
+    learning_page,
+    mixed_page,
+    times_page,
+    walk_page,
+)
 from benchmarks.judged import judged_table
 from benchmarks.markdown import number, table
 from benchmarks.ratios import best_peer
@@ -16,6 +25,8 @@ _WRITTEN = {
     "duel": duel_page,
     "mixed": mixed_page,
     "coverage": coverage_page,
+    "walk": walk_page,
+    "times": times_page,
 }
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 Section = dict[str, Any]

@@ -1,26 +1,19 @@
-"""What a new user sees: ``ornstein fit`` with defaults on tables at hand.
+"""Tables at hand, as a new user would fit them: scikit-learn's, the paper's, UCI's, mixed ones.
 
-``python -m benchmarks.walk [TABLE ...] [--rows N] [--out FOLDER]`` fits scikit-learn's tables, the
-paper's, UCI's and those of mixed models without their groups, and prints each run's verdicts, what
-it warns of and how good the model is. Tables that are not in ``$ORNSTEIN_DATA`` are left out.
+Those of mixed models are without their groups; those that are not in ``$ORNSTEIN_DATA`` are left
+out.
 """
 
-import argparse
 import os
-import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from typer.testing import CliRunner
 
-from ornstein.cli import app
 from ornstein.data import datasets
-from ornstein.results import report
 
 _CLASSES = ("iris", "digits", "wine", "breast_cancer")
 _UCI = ("concrete", "yacht", "wine-red", "airfoil", "energy", "naval", "power", "kin8nm")
@@ -103,50 +96,3 @@ def _of_uci(path: Path) -> Walk:
 
 def _of_mixed(path: Path, target: str, answers: tuple[str, ...]) -> Walk:
     return Walk(pd.read_csv(path), target, answers)
-
-
-def walk(name: str, made: Walk, rows: int, out: Path) -> Iterator[str]:
-    """Fit one table, and say what a person reads."""
-    frame = made.frame
-    if len(frame) > rows:
-        frame = frame.sample(rows, random_state=0)
-    table, run = out / f"{name}.csv", out / name
-    frame.to_csv(table, index=False)
-    arguments = ["fit", str(table), "-t", made.target, "-o", str(run), "--overwrite", "-q"]
-    began = time.perf_counter()
-    done = CliRunner().invoke(app, [*arguments, *made.answers])
-    took = time.perf_counter() - began
-    if done.exception is not None and not isinstance(done.exception, SystemExit):
-        yield f"{name}: refused: {done.exception}"
-        return
-    page = report.kept(run)
-    verdicts = " ".join(reply.verdict or "-" for reply in page.answers)
-    yield f"{name}: {len(frame):,} rows, {took:.0f} s: {verdicts}. {page.answers[0].sentence}"
-    for reply in page.answers[1:]:
-        if reply.verdict not in ("ok", ""):
-            yield f"    {reply.verdict}: {reply.question} {reply.sentence}"
-            for point in reply.points:
-                yield f"        {point.verdict}: {point.sentence} -> {point.remedy}"
-
-
-def main() -> None:
-    """Walk over all tables, or those that are named."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.walk", description=__doc__)
-    parser.add_argument("tables", nargs="*")
-    parser.add_argument("--rows", type=int, default=5000, help="of a table, at most")
-    parser.add_argument("--out", type=Path, default=None, help="folder for tables and runs")
-    options = parser.parse_args()
-    known = tables()
-    unknown = sorted(set(options.tables) - set(known))
-    if unknown:
-        parser.error(f"no table {unknown[0]!r}; there are {', '.join(known)}.")
-    with tempfile.TemporaryDirectory() as scratch:
-        out = options.out or Path(scratch)
-        out.mkdir(parents=True, exist_ok=True)
-        for name in options.tables or known:
-            for line in walk(name, known[name](), options.rows, out):
-                print(line, flush=True)
-
-
-if __name__ == "__main__":
-    main()

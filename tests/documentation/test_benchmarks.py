@@ -3,9 +3,21 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from benchmarks import coverage, coverage_page, mixed, mixed_page, overhead, page
+from benchmarks import (
+    coverage,
+    coverage_page,
+    large_tables,
+    mixed,
+    mixed_page,
+    overhead,
+    page,
+    times_page,
+    walk,
+    walk_page,
+)
 from benchmarks.judged import judged, judged_table
 from benchmarks.workloads import load
 from scipy import stats
@@ -93,3 +105,48 @@ def test_counts_above_zero_have_the_mean_of_a_truncated_poisson() -> None:
     assert counts.min() == 1
     expected = 0.7 / -np.expm1(-0.7)
     assert abs(counts.mean() - expected) < 4 * counts.std() / 200
+
+
+def test_a_walk_is_shown_with_its_cross_checks() -> None:
+    held = {"rows": 1000, "log score": -1.0, "90% coverage": 0.91}
+    good: dict[str, Any] = {
+        "model": "linear",
+        "verdicts": {"convergence": "ok", "intervals": "ok", "fit": "warn"},
+        "said": ["It bends."],
+        "advice": ["add the square: --formula 'y ~ . + I(x**2)', or poly(x, 2)"],
+        "held_out": held,
+        "processor": 9.0,
+    }
+    assert walk.followed(good["advice"][0]) == ["--formula", "y ~ . + I(x**2)"]
+    assert walk.followed("use student_t (--family student_t), by which outliers pull less") == [
+        "--family",
+        "student_t",
+    ]
+    assert walk.followed("look at these rows") is None
+    after = good | {"verdicts": dict.fromkeys(good["verdicts"], "ok"), "options": "--family x"}
+    better = good | {"followed": after | {"held_out": held | {"log score": -0.5}}}
+    needless = good | {"followed": after}
+    off = good | {"held_out": held | {"90% coverage": 0.7}}
+    assert [walk.without_need(one) for one in (good, better, needless, off)] == [
+        True,
+        False,
+        True,
+        False,
+    ]
+    shown = walk_page.as_markdown({"rows": 5000, "tables": {"a": better, "b": off}})
+    assert "Of 2 tables, 2 warn, 0 of them needlessly; 1 remedies were followed" in shown
+    assert "| 91.0% | `--family x` | yes | 0.500 | 9 |" in shown
+    assert "| 70.0% ! | - | - | - | 9 |" in shown
+
+
+def test_large_tables_have_the_shapes_that_are_stated() -> None:
+    made = {name: large_tables.large_tables()[name].make() for name in ("mushroom", "penbased")}
+    levels = [len(column.unique()) for column in made["mushroom"].columns]
+    assert made["mushroom"].shape == (8124, 23)
+    assert sum(levels[1:]) == 117
+    assert made["penbased"].shape == (10_992, 17)
+    assert len(made["penbased"]["outcome"].unique()) == 10
+    found = {"seconds": 5.0, "processor": 8.0, "bytes": 1.4e9, "prior_precision": 0.5}
+    limits = {"limit_seconds": 40, "limit_bytes": 1.5e9}
+    shown = times_page.as_markdown({"tables": {"million": found | limits}})
+    assert "| million | 5 | 8 | 40 | 1.40 | 1.50 | 0.5 |" in shown
