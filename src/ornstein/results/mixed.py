@@ -56,7 +56,8 @@ class MixedResult:
     anchor
         Where coordinates counted from in the end.
     rates
-        Acceptance of groups, head and hyperparameters; 1 where there was no test.
+        Acceptance of groups, head and hyperparameters, (3,), or of every turn (3, turns); 1 where
+        there was no test.
     seconds
         Time of the run, compilation included.
     """
