@@ -10,8 +10,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import ornstein as orn
+from ornstein.data.derived import Derived, held
 from ornstein.data.on_disk import map_as_rows
+from ornstein.data.passes import mean_and_sd
 from support.disk_tables import ROWS, npy, opened, parquet, rows
+from support.montecarlo import Floats
 
 # Opening
 
@@ -59,6 +62,33 @@ def test_memory_maps_stay_on_disk_and_views_of_them_are_arrays(tmp_path: Path) -
     post = orn.models.linear(mapped, array[:, 0])
     assert post.on_disk
     assert not orn.models.linear(mapped[:, :2], array[:, 0]).on_disk
+
+
+def test_rows_are_derived_from_others_as_they_are_read(tmp_path: Path) -> None:
+    array, there = rows(), orn.open_rows(npy(tmp_path, rows()))
+    sizes: list[int] = []
+
+    def product(table: Floats, factor: Floats) -> Floats:
+        sizes.append(len(table))
+        return table[:, :2] * factor[:, None]
+
+    found, expected = Derived(product, there, array[:, 3]), array[:, :2] * array[:, 3:]
+    assert (found.shape, found.dtype.name, found.block) == ((ROWS, 2), "float64", there.block)
+    assert np.array_equal(found[900:2100], expected[900:2100])
+    assert np.array_equal(found[[7, 3, 7]], expected[[7, 3, 7]])
+    assert sizes == [0, 1200, 3]
+    assert found.astype(np.float32)[:2].dtype == np.float32
+    assert found.scan.high == pytest.approx(expected.max(axis=0))
+    assert held(there) is there
+    assert np.array_equal(held(array)[5:9], array[5:9])
+
+
+def test_moments_over_blocks_are_those_of_all_rows() -> None:
+    """Of numbers far from zero, whose squares would cancel."""
+    array = 1e6 + np.random.default_rng(0).normal(size=(600_000, 2)) * [1.0, 5.0]
+    for found, expected in zip(mean_and_sd(held(array)), mean_and_sd(array), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-10)
+    np.testing.assert_allclose(mean_and_sd(held(array[:, 0]))[1], np.std(array[:, 0]))
 
 
 BAD_FILES: dict[str, tuple[Callable[[Path], Path], dict[str, Any], str]] = {

@@ -56,10 +56,10 @@ def sample(folder: Path) -> None:
         orn.sample(post, plan, key=1, draws=count)
         return process_time() - before
 
-    each = [(drawn(1500) - drawn(500)) / 4000 for _ in range(3)]
+    each = [(drawn(1250) - drawn(250)) / 4000 for _ in range(3)]
     table = result.summary()
     said |= {"draw": min(each), "batch_size": plan.batch_size, "steps": plan.steps}
-    said |= {name: table[name].tolist() for name in ("mean", "sd", "ess_bulk", "rhat")}
+    said |= {name: table[name].tolist() for name in ("mean", "sd", "ess_bulk", "r_hat")}
     print(json.dumps(said))
 
 

@@ -191,11 +191,15 @@ class InFile(RowsOnDisk):
         places = np.cumsum(lengths) - lengths
         found = np.empty((int(lengths.sum()), *shape[1:]), dtype)
         content = found.reshape(-1).view(np.uint8).data
+        ends = ((places + lengths) * width).tolist()
+        offsets = (offset + firsts * width).tolist()
         with path.open("rb", buffering=0) as file:
-            for first, length, place in zip(firsts, lengths, places, strict=True):
-                part = content[place * width : (place + length) * width]
-                if os.preadv(file.fileno(), [part], offset + int(first) * width) != len(part):
-                    raise OSError(f"{path} is shorter than it was when it was opened")
+            number, read, begin = file.fileno(), 0, 0
+            for end, at in zip(ends, offsets, strict=True):
+                read += os.preadv(number, [content[begin:end]], at)
+                begin = end
+        if read != len(content):
+            raise OSError(f"{path} is shorter than it was when it was opened")
         sizes = np.diff(np.r_[0, breaks, len(index)])
         return self._chosen(found[index - np.repeat(firsts - places, sizes)])
 
