@@ -162,7 +162,12 @@ def test_small_tables_on_disk_are_drawn_from_batches(tmp_path: Path) -> None:
     np.testing.assert_allclose(np.log(a["sd"] / b["sd"]), 0, atol=0.3)
     diagnosis = other.diagnose()
     assert diagnosis["stationarity"].verdict == "ok"
-    assert "stay on disk" in str(diagnosis.unmeasured)
+    expected = replace(other, posterior=memory).diagnose().accuracy
+    assert diagnosis.accuracy is not None
+    assert expected is not None
+    for name in ("mean_error", "sd_error"):
+        found = getattr(diagnosis.accuracy, name)
+        np.testing.assert_allclose(found, getattr(expected, name), atol=1e-6)
     assert "6,000 on disk" in (other.save(tmp_path / "run") / "plan.txt").read_text()
     parts = [result.variance_components()["variance"] for result in (one, other)]
     np.testing.assert_allclose(parts[0], parts[1], rtol=0.3)

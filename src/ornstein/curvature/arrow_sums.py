@@ -79,6 +79,21 @@ def rows_at(spec: Specification, rows: MixedRows, phi: Vector, b: Vector, lam: V
     return RowsAt(eta, loss, residual, curvature)
 
 
+def slopes(post: MixedPosterior, phis: Vector, bs: Vector, lams: Vector) -> tuple[Vector, Vector]:
+    """Gradients of the rows' losses at several parameters, (T, m) and (T, q, G), in one pass."""
+    spec = post.specification
+    by_phi, by_b = np.zeros(phis.shape), np.zeros(bs.shape)
+    for rows in post.rows.blocks():
+        for number, (phi, b, lam) in enumerate(zip(phis, bs, lams, strict=True)):
+            eta = predictor(spec, rows, phi, b)
+            with double_precision():
+                residual = np.asarray(_residual(spec, eta, rows.y, jnp.asarray(lam)))
+            if rows.weight is not None:
+                residual = rows.weight * residual
+            add_gradient(spec, rows, residual, by_phi[number], by_b[number])
+    return by_phi, by_b
+
+
 def predictor(spec: Specification, rows: MixedRows, phi: Vector, b: Vector) -> Vector:
     """Of every row of a block."""
     found = change(spec, rows, phi, b)
@@ -107,6 +122,11 @@ def _derivatives(
     family, numbers = spec.family, spec.numbers(lam)
     curvature = jnp.maximum(family.curvature(eta, y, numbers), 0.0)
     return family.loss(eta, y, numbers), family.residual(eta, y, numbers), curvature
+
+
+@partial(jax.jit, static_argnums=(0,))
+def _residual(spec: Specification, eta: Array, y: Array, lam: Array) -> Array:
+    return spec.family.residual(eta, y, spec.numbers(lam))
 
 
 def add_gradient(

@@ -15,6 +15,7 @@ from ornstein._base import checks
 from ornstein._base.errors import InputError
 from ornstein._base.precision import double_precision
 from ornstein._base.types import Array, Vector
+from ornstein.curvature import arrow_sums
 from ornstein.curvature.turns_anchor import TurnsAnchor
 from ornstein.linalg import small
 from ornstein.models.random_effects.specification import Specification
@@ -145,8 +146,12 @@ def _accuracy(result: MixedResult) -> Accuracy:
         if exact:
             gradients = np.asarray(_of_marginal(spec, around, jnp.asarray(lam[at])))
         else:
-            rows = jax.tree.map(jnp.asarray, Chunks.of(post, "float64"))
-            parts = (jnp.asarray(part[at].astype(float)) for part in (phi, b, lam))
+            drawn = [part[at].astype(float) for part in (phi, b, lam)]
+            rows: Chunks | None = None
+            slopes = arrow_sums.slopes(post, *drawn) if post.on_disk else None
+            if slopes is None:
+                rows = jax.tree.map(jnp.asarray, Chunks.of(post, "float64"))
+            parts = jax.tree.map(jnp.asarray, (tuple(drawn), slopes))
             gradients = np.asarray(_of_joint(spec, around, rows, *parts))
     labels = post.hyper_labels
     if exact:
@@ -181,26 +186,39 @@ def _of_marginal(spec: Specification, around: Around, lams: Array) -> Array:
 
 @partial(jax.jit, static_argnums=(0,))
 def _of_joint(
-    spec: Specification, around: Around, rows: Chunks, phis: Array, bs: Array, lams: Array
+    spec: Specification,
+    around: Around,
+    rows: Chunks | None,
+    draws: tuple[Array, Array, Array],
+    slopes: tuple[Array, Array] | None,
 ) -> Array:
-    """Of ``-log p`` by head and hyperparameters, the leaves following them."""
+    """Of ``-log p`` by head and hyperparameters, the leaves following them.
 
-    def one(draw: tuple[Array, Array, Array]) -> Array:
-        phi, b, lam = draw
+    Of rows on disk their losses' slopes at the draws stand for them.
+    """
+
+    def one(given: tuple[tuple[Array, Array, Array], tuple[Array, Array] | None]) -> Array:
+        (phi, b, lam), slope = given
         here = Coordinates.given(spec, around, lam)
         lower = small.lower_inverse(here.root.blocks)
         z = jnp.einsum("jig,jg->ig", lower, b - here.leaf_mean(phi))
 
+        def losses(phi: Array, b: Array, lam: Array) -> Array:
+            if slope is not None:
+                return slope[0] @ phi + (slope[1] * b).sum()
+            assert rows is not None
+            eta = rows.predictor(spec, phi, b)
+            return spec.power(lam) * rows.losses(spec, eta, lam).sum()
+
         def energy(phi: Array, lam: Array) -> Array:
             there = Coordinates.given(spec, around, lam)
             follow = there.leaf_mean(phi) + jnp.einsum("jig,jg->ig", there.root.blocks, z)
-            eta = rows.predictor(spec, phi, follow)
-            found = spec.power(lam) * rows.losses(spec, eta, lam).sum() - spec.log_hyper(lam)
+            found = losses(phi, follow, lam) - spec.log_hyper(lam)
             found = found + spec.head_energy(lam, phi, around.prior)
             found = found + spec.leaf_energy(lam, follow).sum()
             return found - there.root.log_volumes[1].sum()
 
         return jnp.concatenate(jax.grad(energy, argnums=(0, 1))(phi, lam))
 
-    found: Array = jax.lax.map(one, (phis, bs, lams))
+    found: Array = jax.lax.map(one, (draws, slopes))
     return found
