@@ -36,6 +36,18 @@ def tables() -> tuple[pd.DataFrame, pd.DataFrame, float]:
     return train, new, rmse(design[1] @ coef, new["y"])
 
 
+def test_what_others_leave_of_a_column_is_that_of_least_squares_in_a_long_table() -> None:
+    """More rows than one block, in units of their own and far from 0."""
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(70_000, 3)) @ np.array([[1, 0.9, 0], [0, 0.1, 0.2], [0, 0, 1.0]])
+    for number, column in enumerate(X.T):
+        others = np.column_stack([np.delete(X, number, axis=1), np.ones(len(X))])
+        rest = np.linalg.lstsq(others, column, rcond=None)[1][0]
+        share = rest / np.sum((column - column.mean()) ** 2)
+        found = collinear._unexplained(1e3 + X * [1e-3, 1.0, 50.0])
+        assert found[number] == pytest.approx(share, rel=1e-6)
+
+
 def test_columns_that_others_determine_are_found() -> None:
     rng = np.random.default_rng(1)
     a, b, c = rng.normal(size=(3, 1000))
