@@ -15,7 +15,8 @@ from typing import Any
 from rich.console import Console
 
 from benchmarks.large_tables import LargeTable, large_tables, write
-from ornstein.tables import TableModel
+from ornstein.tables.folders import DRAWS, read_record
+from ornstein.tables.model import TableRecord
 
 
 def run(only: Sequence[str] = (), keep: Callable[[dict[str, Any]], object] = id) -> dict[str, Any]:
@@ -42,7 +43,7 @@ def measured(table: LargeTable, path: Path, out: Path) -> dict[str, Any]:
     took = time.perf_counter() - began
     if status:
         raise RuntimeError(f"{path.stem}: the fit ended with status {status}.")
-    numbers = TableModel.load(out).hyperparameters()
+    numbers = read_record(out / "table.json", TableRecord, (DRAWS,)).hyperparameters
     return {
         "seconds": took,
         "processor": used.ru_utime + used.ru_stime,

@@ -75,7 +75,8 @@ def _of_sklearn(name: str) -> Walk:
         target = target.iloc[:, 0]
     if name in _CLASSES:
         target = pd.Series(np.asarray(found.target_names)[target]).astype(str).radd("is ")
-    return Walk(frame.assign(outcome=target.to_numpy()), "outcome")
+    answers = ("--model", "linear") if name == "diabetes" else ()  # its whole numbers are a score
+    return Walk(frame.assign(outcome=target.to_numpy()), "outcome", answers)
 
 
 def _of_paper(name: str) -> Walk:
