@@ -42,7 +42,7 @@ def crossed(family: str, rows: int = 1500, g: int = 30, h: int = 20) -> MixedPos
 
 @pytest.fixture
 def in_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    set_heads(monkeypatch, per_row=0, beside=8)
+    set_heads(monkeypatch, cheap=0, per_row=0, beside=8)
 
 
 @pytest.mark.usefixtures("in_turn")
@@ -87,7 +87,7 @@ def test_X14_the_coupling_is_that_of_the_dense_hessian(
 
     With ``beside=1`` the small grouping takes turns, too: there are three.
     """
-    set_heads(monkeypatch, per_row=0, beside=beside)
+    set_heads(monkeypatch, cheap=0, per_row=0, beside=beside)
     post = crossed(family, 120, 9, 6)
     spec = post.specification
     anchor = find_turns(post)
@@ -137,7 +137,7 @@ def test_X14_turns_have_the_posterior_of_dense_heads(
 ) -> None:
     post = crossed(family)
     dense = orn.sample(post, key=0, draws=1000)
-    set_heads(monkeypatch, per_row=0, beside=8)
+    set_heads(monkeypatch, cheap=0, per_row=0, beside=8)
     found = orn.sample(post, key=1, draws=1000)
     assert (dense.plan.steps, found.plan.steps) == (
         "gaussian" if family == "gaussian" else "tested",

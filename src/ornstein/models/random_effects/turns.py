@@ -23,7 +23,8 @@ class HeadLimits(NamedTuple):
 
     products: int = 2**27  # numbers that tie a head to its leaves, in memory
     beside: int = 40  # parameters of a turn's head, up to which small groupings belong to it
-    per_row: int = 50  # multiplications of a dense head that take as long as a row in a turn
+    cheap: int = 2**23  # multiplications of a factorisation with a dense head that are few anyway
+    per_row: int = 50  # as many as take as long as a row in a turn
 
 
 LIMITS = HeadLimits()
@@ -122,10 +123,10 @@ def fits(spec: Specification) -> bool:
 def quicker_by_turns(spec: Specification, rows: int, rounds: float = 1.0) -> bool:
     """Whether so many rounds of turns take less time than a factorisation with a dense head.
 
-    So it is where that head does not fit in memory.
+    So it is where that head does not fit in memory; a small head is quick enough.
     """
     turns = len(turns_of(spec))
     if turns == 1:
         return False
     dense = spec.head**2 * (spec.leaf.size + spec.head)
-    return not in_memory(spec) or dense > LIMITS.per_row * rows * turns * rounds
+    return not in_memory(spec) or dense > max(LIMITS.cheap, LIMITS.per_row * rows * turns * rounds)
