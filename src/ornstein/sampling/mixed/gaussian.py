@@ -23,10 +23,10 @@ from ornstein.sampling.mixed.moves import Reference, Tuning
 
 
 def prepared(
-    post: MixedPosterior, plan: object, anchor: MixedAnchor, dtype: str
+    post: MixedPosterior, plan: object, anchor: MixedAnchor, dtype: str, before: None = None
 ) -> tuple[Around, None]:
     """What chains have in common; no rows."""
-    del plan
+    del plan, before
     return Around.of(post, anchor, dtype), None
 
 

@@ -24,6 +24,8 @@ from ornstein.sampling.mixed.coordinates import Around, Coordinates
 from ornstein.sampling.mixed.moves import Reference, Tuning
 from ornstein.sampling.mixed.tested import draw_given
 
+_LAST = 3  # numbers of a row behind its columns: predictor, target, weight
+
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False)
@@ -61,6 +63,15 @@ class Sampled:
             found = packed(post.specification, rows, anchor)
             numbers, index = (rows.as_given(part) for part in found)
         return cls(numbers, index, phi, b, kept, share, size, steps)
+
+    def moved(self, post: MixedPosterior, anchor: MixedAnchor) -> "Sampled":
+        """The same rows, their predictors at another anchor."""
+        if self.numbers is None:
+            return self
+        rows, numbers = post.rows.in_memory(), self.numbers.copy()
+        eta = arrow_sums.predictor(post.specification, rows, anchor.phi, anchor.b)
+        numbers[:, -_LAST] = rows.as_given(eta)
+        return replace(self, numbers=numbers)
 
     def read(self, ahead: tuple[Array, Array] | None) -> "Sampled":
         """With the rows of a draw that were read ahead, if they were."""
@@ -107,9 +118,15 @@ class MinibatchState(NamedTuple):
 
 
 def prepared(
-    post: MixedPosterior, plan: MixedPlan, anchor: MixedAnchor, dtype: str
+    post: MixedPosterior,
+    plan: MixedPlan,
+    anchor: MixedAnchor,
+    dtype: str,
+    before: Sampled | None = None,
 ) -> tuple[Around, Sampled]:
     """What chains have in common, and the rows, whose predictors are those at the anchor."""
+    if before is not None:
+        return Around.of(post, anchor, dtype), before.moved(post, anchor)
     rows = Sampled.of(post, anchor, plan.batch_size, plan.thin, plan.keep, plan.injected)
     return Around.of(post, anchor, dtype), rows
 

@@ -276,7 +276,7 @@ def run_mixed(
             spread.retuned(tuning, reference)
         if phase == 0 and plan.steps != "gaussian":
             anchor = anchor.moved(post, np.concatenate(kept).mean(axis=0))
-            around, rows = steps.prepared(post, plan, anchor, dtype)
+            around, rows = steps.prepared(post, plan, anchor, dtype, rows)
             reader = _reader(post, plan, anchor)
             lams = found.lam[:, -1]
         elif phase == 0:

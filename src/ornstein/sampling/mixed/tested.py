@@ -32,11 +32,15 @@ class TestedState(NamedTuple):
 
 
 def prepared(
-    post: MixedPosterior, plan: object, anchor: MixedAnchor, dtype: str
+    post: MixedPosterior,
+    plan: object,
+    anchor: MixedAnchor,
+    dtype: str,
+    before: Chunks | None = None,
 ) -> tuple[Around, Chunks]:
-    """What chains have in common, and all rows."""
+    """What chains have in common, and all rows, which stay where the anchor moves."""
     del plan
-    return Around.of(post, anchor, dtype), Chunks.of(post, dtype)
+    return Around.of(post, anchor, dtype), before or Chunks.of(post, dtype)
 
 
 def begin(spec: Specification, around: Around, rows: Chunks, lam: Array, key: Array) -> TestedState:

@@ -116,9 +116,14 @@ class TurnsState(NamedTuple):
 
 
 def prepared(
-    post: MixedPosterior, plan: MixedPlan, anchor: TurnsAnchor, dtype: str
+    post: MixedPosterior,
+    plan: MixedPlan,
+    anchor: TurnsAnchor,
+    dtype: str,
+    before: Turns | None = None,
 ) -> tuple[tuple[Around, ...], Turns]:
     """What chains have in common, turn by turn."""
+    del before  # what rows add to slopes is counted from the anchor
     place = Place.of(post.specification, anchor.phi, anchor.b)
     arounds = tuple(
         Around.of(own, part, dtype) for own, part in zip(anchor.posts, anchor.parts, strict=True)
