@@ -134,9 +134,44 @@ def test_a_reference_keeps_its_own_gaussian() -> None:
     rng = np.random.default_rng(0)
     draws = jnp.asarray(rng.multivariate_normal([1.0, -1.0], cov, size=20_000))
     keys = jax.random.split(jax.random.key(0), len(draws))
-    moved = jax.vmap(lambda lam, key: reference.proposed(lam, jnp.asarray(0.6), key))(draws, keys)
+
+    def step(lam: Any, key: Any) -> Any:
+        move, test = jax.random.split(key)
+        tried, weight = reference.proposed(lam, jnp.asarray(0.6), move)
+        ratio = reference.log_density(tried) - reference.log_density(lam) + weight
+        return jnp.where(-jax.random.exponential(test) < ratio, tried, lam)
+
+    moved = jax.vmap(step)(draws, keys)
+    assert np.mean(np.any(np.asarray(moved) != np.asarray(draws), axis=1)) > 0.8
     np.testing.assert_allclose(np.cov(np.asarray(moved).T), cov, atol=0.02)
     np.testing.assert_allclose(np.mean(moved, axis=0), [1.0, -1.0], atol=0.02)
+
+
+def test_chains_leave_a_tail_that_the_reference_does_not_have() -> None:
+    """The logarithm of an exponential variable, from near zero; the Gaussian is its bulk alone."""
+    reference = jax.tree.map(
+        jnp.asarray, Reference.of(np.array([0.0]), np.array([[0.25]]), "float64")
+    )
+
+    def target(lam: Any) -> Any:
+        return (lam - jnp.exp(lam)).sum()
+
+    def step(lam: Any, key: Any) -> tuple[Any, Any]:
+        move, test = jax.random.split(jax.random.wrap_key_data(key))
+        tried, weight = reference.proposed(lam, jnp.asarray(1.0), move)
+        ratio = target(tried) - target(lam) + weight
+        moved = jnp.where(-jax.random.exponential(test) < ratio, tried, lam)
+        return moved, moved[0]
+
+    def chain(key: Any) -> Any:
+        bits = jax.random.key_data(jax.random.split(key, 600))
+        return jax.lax.scan(step, jnp.full((1,), -8.0), bits)[1][200:]
+
+    draws = np.asarray(jax.vmap(chain)(jax.random.split(jax.random.key(0), 200)))
+    levels = np.array([0.02, 0.1, 0.5, 0.9])
+    found = np.mean(draws[..., None] < np.log(-np.log1p(-levels)), axis=1)  # by chain
+    error = found.std(axis=0) / np.sqrt(len(found))
+    assert (np.abs(found.mean(axis=0) - levels) < 4 * error).all()
 
 
 def test_proposals_that_were_narrowed_are_whole_again_where_they_are_accepted() -> None:

@@ -105,10 +105,9 @@ def advance(
     """One proposal, and whether it was accepted."""
     del rows
     move, test = jax.random.split(key)
-    lam = reference.proposed(state.lam, tuning.hyper, move)
+    lam, weight = reference.proposed(state.lam, tuning.hyper, move)
     log_density, there = marginal(spec, around, lam)
-    ratio = log_density - state.log_density
-    ratio = ratio + reference.log_density(state.lam) - reference.log_density(lam)
+    ratio = log_density - state.log_density + weight
     accepted = -jax.random.exponential(test, (), ratio.dtype) < ratio
     tried = GaussianState(lam, log_density, there)
     moved = jax.tree.map(lambda new, old: jnp.where(accepted, new, old), tried, state)

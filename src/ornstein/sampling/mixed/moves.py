@@ -8,6 +8,9 @@ import numpy as np
 
 from ornstein._base.types import Array, Vector
 
+_WALKS = 0.25  # share of proposals that are steps of a random walk,
+_STRIDE = 1.5  # in standard deviations
+
 
 def keys_of_draw(key: Array, number: Array) -> Array:
     """For the steps of a draw of a dispatch, and for reading it."""
@@ -43,11 +46,25 @@ class Reference(NamedTuple):
         rows = self.factor[index]
         return Reference(self.mean[index], jnp.linalg.cholesky(rows @ rows.T), self.widths[index])
 
-    def proposed(self, lam: Array, share: Array, key: Array) -> Array:
-        """A move that keeps the Gaussian: all of it new where the share is 1."""
-        new: Array = self.factor @ jax.random.normal(key, lam.shape, lam.dtype)
+    def proposed(self, lam: Array, share: Array, key: Array) -> tuple[Array, Array]:
+        """A move, and what it adds to the logarithm of a Metropolis test's ratio.
+
+        Most keep the Gaussian: all is new where the share is 1. From where the Gaussian has no mass
+        and the posterior has some, as at a standard deviation near 0, they would seldom return; so
+        one in four is a step of a random walk in one number, now and then a long one.
+        """
+        kind, normal, which, length = jax.random.split(key, 4)
+        new = self.factor @ jax.random.normal(normal, lam.shape, lam.dtype)
         kept = jnp.sqrt(1 - share**2)
-        return self.mean + kept * (lam - self.mean) + share * new
+        drawn = self.mean + kept * (lam - self.mean) + share * new
+        index = jax.random.randint(which, (), 0, lam.shape[0])
+        step = _STRIDE * self.widths[index] * jax.random.t(length, 2.0, (), lam.dtype)
+        walks = jax.random.uniform(kind) < _WALKS
+        weight = self.log_density(lam) - self.log_density(drawn)
+        return (
+            jnp.where(walks, lam.at[index].add(step), drawn),
+            jnp.where(walks, jnp.zeros_like(weight), weight),
+        )
 
     def log_density(self, lam: Array) -> Array:
         """Up to a constant."""

@@ -194,7 +194,7 @@ def _hyper(
 ) -> tuple[TestedState, Array]:
     """Hyperparameters move, the parameters' coordinates stay."""
     move, uniform = jax.random.split(key)
-    lam = reference.proposed(state.lam, share, move)
+    lam, weight = reference.proposed(state.lam, share, move)
     there = Coordinates.given(spec, around, lam)
     phi, b = there.position(*here.coordinates(state.phi, state.b))
     losses = rows.losses(spec, rows.predictor(spec, phi, b), lam)
@@ -203,7 +203,7 @@ def _hyper(
     change = change + _prior_change(spec, around, state, phi, b, lam)
     ratio = -change + spec.log_hyper(lam) - spec.log_hyper(state.lam)
     ratio = ratio + here.log_volume_change(there)
-    ratio = ratio + reference.log_density(state.lam) - reference.log_density(lam)
+    ratio = ratio + weight
     return _chosen(state, TestedState(phi, b, lam, losses), ratio, uniform)
 
 
