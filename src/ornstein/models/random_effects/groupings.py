@@ -13,6 +13,7 @@ from ornstein._base.errors import InputError
 from ornstein._base.types import Array, Vector
 from ornstein.data.derived import Derived
 from ornstein.data.on_disk import AnyRows, RowsOnDisk, ahead, map_as_rows
+from ornstein.linalg import small
 from ornstein.models.random_effects.covariances import Covariance
 
 INTERCEPT = "1"
@@ -92,6 +93,16 @@ class Grouping:
             after = self.width - before - cov.size
             rows.append(jnp.pad(cov.precision(part), ((0, 0), (before, after))))
         return jnp.concatenate(rows)
+
+    def rescaled(self, effects: Array, lam: Array, other: Array) -> Array:
+        """Effects (q, levels) under other hyperparameters, their standard normals unchanged."""
+        found, at = [], 0
+        parts = zip(self.covariances, self.parts(lam), self.parts(other), strict=True)
+        for cov, here, there in parts:
+            normal = small.lower_inverse(cov.factor(here)[:, :, None])[:, :, 0]
+            found.append(cov.factor(there) @ (normal @ effects[at : at + cov.size]))
+            at += cov.size
+        return jnp.concatenate(found)
 
     def log_determinant(self, lam: Array) -> Array:
         """Of a level's precision."""

@@ -137,6 +137,20 @@ class Specification:
             found = found + one.log_density(part)
         return found
 
+    def log_scales(self, lam: Array) -> Array:
+        """Log-density of the hyperparameters of effects alone, without any effects."""
+        pairs = zip(self.groupings, self.parts(lam), strict=True)
+        return jnp.stack([grouping.log_prior(part) for grouping, part in pairs]).sum()
+
+    def rescaled(self, phi: Array, b: Array, lam: Array, other: Array) -> tuple[Array, Array]:
+        """Head and leaves under other hyperparameters, effects in units of their own unchanged."""
+        first, *others = zip(self.groupings, self.parts(lam), self.parts(other), strict=True)
+        pieces = [phi[: self.fixed]]
+        for place, (grouping, here, there) in zip(self.places(), others, strict=True):
+            effects = phi[place].reshape(grouping.width, -1)
+            pieces.append(grouping.rescaled(effects, here, there).reshape(-1))
+        return jnp.concatenate(pieces), first[0].rescaled(b, *first[1:])
+
     def scatters(self, phi: Array, b: Array) -> list[Array]:
         """``sum b b'`` of every grouping: what hyperparameters depend on."""
         found = [b @ b.T]

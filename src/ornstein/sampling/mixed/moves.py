@@ -53,18 +53,23 @@ class Reference(NamedTuple):
         and the posterior has some, as at a standard deviation near 0, they would seldom return; so
         one in four is a step of a random walk in one number, now and then a long one.
         """
-        kind, normal, which, length = jax.random.split(key, 4)
+        kind, normal, walk = jax.random.split(key, 3)
         new = self.factor @ jax.random.normal(normal, lam.shape, lam.dtype)
         kept = jnp.sqrt(1 - share**2)
         drawn = self.mean + kept * (lam - self.mean) + share * new
-        index = jax.random.randint(which, (), 0, lam.shape[0])
-        step = _STRIDE * self.widths[index] * jax.random.t(length, 2.0, (), lam.dtype)
         walks = jax.random.uniform(kind) < _WALKS
         weight = self.log_density(lam) - self.log_density(drawn)
         return (
-            jnp.where(walks, lam.at[index].add(step), drawn),
+            jnp.where(walks, self.walked(lam, lam.shape[0], walk), drawn),
             jnp.where(walks, jnp.zeros_like(weight), weight),
         )
+
+    def walked(self, lam: Array, count: int, key: Array) -> Array:
+        """A step of a random walk in one of the first numbers, as likely there as back."""
+        which, length = jax.random.split(key)
+        index = jax.random.randint(which, (), 0, count)
+        step = _STRIDE * self.widths[index] * jax.random.t(length, 2.0, (), lam.dtype)
+        return lam.at[index].add(step)
 
     def log_density(self, lam: Array) -> Array:
         """Up to a constant."""

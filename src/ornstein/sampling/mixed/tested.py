@@ -1,9 +1,10 @@
 """Steps of mixed models with all rows, each subject to a Metropolis test: exact for any posterior.
 
 Given the head, groups are independent: every group's step has a test of its own, so that acceptance
-does not fall with their number. A cycle has four parts: the leaves turn (X11) given the head; the
+does not fall with their number. A cycle has five parts: the leaves turn (X11) given the head; the
 head turns, the leaves following it; hyperparameters move while the coordinates stay, which is
-nearly a draw of their own posterior; and they are drawn given the effects (X13).
+nearly a draw of their own posterior; one moves while the effects stay in units of it, which leads
+out of standard deviations near zero; and they are drawn given the effects (X13).
 """
 
 from typing import NamedTuple
@@ -61,12 +62,13 @@ def advance(
     state: TestedState,
     key: Array,
 ) -> tuple[TestedState, Array]:
-    """One cycle, and the acceptance rates of its three tests."""
-    leaf, head, hyper, given = jax.random.split(key, 4)
+    """One cycle, and the acceptance rates of its first three tests."""
+    leaf, head, hyper, scale, given = jax.random.split(key, 5)
     here = Coordinates.given(spec, around, state.lam)
     state, first = _leaves(spec, rows, here, tuning.leaf, state, leaf)
     state, second = _head(spec, around, rows, here, tuning.head, state, head)
     state, third = _hyper(spec, around, rows, here, reference, tuning.hyper, state, hyper)
+    state = _scaled(spec, rows, reference, state, scale)
     lam = draw_given(spec, state.lam, state.phi, state.b, reference, given)
     return state._replace(lam=lam), jnp.stack([first, second, third])
 
@@ -205,6 +207,19 @@ def _hyper(
     ratio = ratio + here.log_volume_change(there)
     ratio = ratio + weight
     return _chosen(state, TestedState(phi, b, lam, losses), ratio, uniform)
+
+
+def _scaled(
+    spec: Specification, rows: Chunks, reference: Reference, state: TestedState, key: Array
+) -> TestedState:
+    """One hyperparameter of effects moves, now and then far, and the effects with it (X13)."""
+    which, uniform = jax.random.split(key)
+    lam = reference.walked(state.lam, spec.scales, which)
+    phi, b = spec.rescaled(state.phi, state.b, state.lam, lam)
+    losses = rows.losses(spec, rows.predictor(spec, phi, b), lam)
+    ratio = spec.log_scales(lam) - spec.log_scales(state.lam)
+    ratio = ratio - spec.power(lam) * (losses - state.losses).sum()
+    return _chosen(state, TestedState(phi, b, lam, losses), ratio, uniform)[0]
 
 
 def _prior_change(
