@@ -92,6 +92,7 @@ def read_text(
     for name in names:
         columns[name] = _column(table.column(0), name in text, marks)
         table = table.remove_column(0)  # so that its memory is free
+    pa.default_memory_pool().release_unused()
     return pd.DataFrame(columns, copy=False)
 
 
