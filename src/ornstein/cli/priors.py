@@ -4,7 +4,6 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from ornstein._base.checks import choice, shown
 from ornstein._base.errors import InputError
 
 _WRITTEN = re.compile(r"\s*(?P<name>.+?)\s*=\s*(?P<kind>\w+)\s*\((?P<numbers>[^()]*)\)\s*")
@@ -30,13 +29,14 @@ def read_priors(texts: Sequence[str] | None) -> dict[str, Any] | None:
     for text in texts or ():
         name, prior = _read(text)
         if name in found:
-            raise InputError(f"--prior names {shown(name)} twice: leave one out.")
+            raise InputError(f"--prior names {name!r} twice: leave one out.")
         found[name] = prior
     return found or None
 
 
 def _read(text: str) -> tuple[str, Any]:
     import ornstein as orn
+    from ornstein._base.checks import choice  # loads JAX
 
     matched = _WRITTEN.fullmatch(text)
     if matched is None:

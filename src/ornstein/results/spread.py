@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import t as student
+from scipy.special import stdtrit
 
 from ornstein import theory
 from ornstein._base.types import Vector
@@ -19,7 +19,7 @@ BATCHES = 16
 ALARM = 0.01
 """Chance that one of all errors seems to be too large."""
 
-_SURE = float(student.isf(ALARM / 4, BATCHES - 1))  # either of two directions, to either side
+_SURE = float(stdtrit(BATCHES - 1, 1 - ALARM / 4))  # either of two directions, to either side
 _TERMS = 3  # of a direction in words
 _SHARE = 0.3  # of the largest coefficient: what is smaller is left out
 _DIFFERENT = 0.25  # correlations: what is less is said as a spread, not to name a chance one
