@@ -113,6 +113,7 @@ def test_datasets_are_listed_and_unknown_ones_refused(tmp_path: Path) -> None:
     assert listed.returncode == 0
     assert [line.split()[0] for line in listed.stdout.splitlines()] == [
         *orn.datasets.names(),
+        *orn.datasets.table_names(),
         "folder:",
     ]
     assert "not downloaded" in listed.stdout

@@ -16,6 +16,7 @@ def here(name: str) -> None:
         pytest.skip(f"{name} is not in ORNSTEIN_DATA")
 
 
+@pytest.mark.slow
 def test_sleepstudy_agrees_with_nuts_and_lme4(tmp_path: Path) -> None:
     """In the table's own units, whichever the model was drawn in."""
     here("sleepstudy")

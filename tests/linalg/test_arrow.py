@@ -1,5 +1,7 @@
 """Arrow operators against dense matrices (X14)."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -97,3 +99,28 @@ def test_an_indefinite_arrow_is_refused_on_the_host_and_nan_in_compiled_code() -
     with np.errstate(invalid="ignore"), pytest.raises(np.linalg.LinAlgError):
         wrong.root()
     assert np.isnan(np.asarray(jax.jit(small.cholesky)(jnp.asarray(wrong.blocks)))).any()
+
+
+def test_X14_roots_have_derivatives_and_are_the_same_side_by_side() -> None:
+    """Of ``log |L|`` and of a product with L, against differences, one by one and batched."""
+    rng = np.random.default_rng(0)
+    m, G = 3, 4
+    cross = jnp.asarray(0.3 * rng.normal(size=(m, 1, G)))
+    blocks = jnp.asarray(rng.uniform(1, 2, size=(1, 1, G)))
+    heads = np.stack([np.eye(m) * (3 + i) + 0.1 * np.ones((m, m)) for i in range(2)])
+    along = rng.normal(size=(m, m))
+    along = along + along.T
+
+    def value(step: Any, head: Any) -> Any:
+        root = Arrow(head + step * along, cross, blocks).root()
+        solved, _ = root.solved(jnp.ones(m), jnp.ones((1, G)))
+        return jnp.log(jnp.diagonal(root.head)).sum() + (solved * jnp.arange(1.0, m + 1)).sum()
+
+    slope = jax.grad(value)
+    for head in heads:
+        ahead, behind = (value(step, jnp.asarray(head)) for step in (1e-5, -1e-5))
+        assert float(slope(0.0, jnp.asarray(head))) == pytest.approx(
+            float(ahead - behind) / 2e-5, rel=1e-6
+        )
+    batched = jax.vmap(slope, in_axes=(None, 0))(0.0, jnp.asarray(heads))
+    np.testing.assert_allclose(batched, [slope(0.0, jnp.asarray(head)) for head in heads])

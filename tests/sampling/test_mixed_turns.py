@@ -131,7 +131,7 @@ def test_rounds_of_turns_forget_as_gauss_seidels_iterations_do() -> None:
             assert rate <= found < 1 - (1 - rate) / 2
 
 
-@pytest.mark.parametrize("family", ["gaussian", "bernoulli"])
+@pytest.mark.parametrize("family", [pytest.param("gaussian", marks=pytest.mark.slow), "bernoulli"])
 def test_X14_turns_have_the_posterior_of_dense_heads(
     family: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

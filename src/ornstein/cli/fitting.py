@@ -177,7 +177,7 @@ def fit(
         "draws": draws,
         "prior_precision": prior_precision,
         "noise_scale": noise_scale,
-        "priors": prior,
+        "prior": prior,
         "hyper": hyper,
         "holdout": holdout,
         "folds": folds,
@@ -317,7 +317,7 @@ def _fit(
     marks = NumberMarks(options["decimal"], options["thousands"])
     new_frame = None if new is None else read_new(new, encoded.encoding, marks, unseen)
     run = {name: value for name, value in options.items() if name not in READING}
-    run |= {"clusters": clusters, "priors": read_priors(run["priors"])}
+    run |= {"clusters": clusters, "priors": read_priors(run.pop("prior"))}
     say = Console(stderr=True, quiet=wanted.quiet, highlight=False)
     fitted = fit_tables.fit_table(encoded, progress=bars, checkpoint=checkpoint, marks=marks, **run)
     with phase("checking the draws", bars):

@@ -33,24 +33,50 @@ def _joined(head: Any, groups: Any) -> Any:
     return namespace(head, groups).concatenate([head, flat], axis=-1)
 
 
-def _lower_inverse_of(lower: jax.Array) -> jax.Array:
+def _solved_identity(lower: jax.Array) -> jax.Array:
     eye = jnp.eye(len(lower), dtype=lower.dtype)
     return jax.scipy.linalg.solve_triangular(lower, eye, lower=True)
 
 
-def _inverse_root_of(matrix: jax.Array) -> jax.Array:
-    """``W``, upper triangular, with ``W W'`` the inverse; NaN if it is not positive definite."""
-    return _lower_inverse_of(jax.scipy.linalg.cholesky(matrix, lower=True)).T
+def _factorised(matrix: jax.Array) -> jax.Array:
+    return _solved_identity(jax.scipy.linalg.cholesky(matrix, lower=True)).T
 
 
 # One matrix at a time under ``vmap``: XLA divides a batch of LAPACK's calls among its threads and
-# waits for them there, for ever where two compiled functions do so at once.
-_lower_inverse: Callable[[jax.Array], jax.Array] = jax.custom_batching.sequential_vmap(
-    _lower_inverse_of
+# waits for them there, for ever where two compiled functions do so at once. Such functions have no
+# derivatives of their own.
+_inverse_one_by_one: Callable[[jax.Array], jax.Array] = jax.custom_batching.sequential_vmap(
+    _solved_identity
 )
-_inverse_root: Callable[[jax.Array], jax.Array] = jax.custom_batching.sequential_vmap(
-    _inverse_root_of
+_factorised_one_by_one: Callable[[jax.Array], jax.Array] = jax.custom_batching.sequential_vmap(
+    _factorised
 )
+
+
+@jax.custom_jvp
+def _lower_inverse(lower: jax.Array) -> jax.Array:
+    """Of a lower triangular matrix."""
+    return _inverse_one_by_one(lower)
+
+
+@_lower_inverse.defjvp
+def _lower_inverse_jvp(at: Any, change: Any) -> tuple[jax.Array, jax.Array]:
+    inverse = _lower_inverse(*at)
+    return inverse, -inverse @ change[0] @ inverse
+
+
+@jax.custom_jvp
+def _inverse_root(matrix: jax.Array) -> jax.Array:
+    """``W``, upper triangular, with ``W W'`` the inverse; NaN if it is not positive definite."""
+    return _factorised_one_by_one(matrix)
+
+
+@_inverse_root.defjvp
+def _inverse_root_jvp(at: Any, change: Any) -> tuple[jax.Array, jax.Array]:
+    root = _inverse_root(*at)
+    inner = root.T @ change[0] @ root
+    half = jnp.tril(inner) - 0.5 * jnp.diag(jnp.diagonal(inner))
+    return root, -root @ half.T
 
 
 @jax.tree_util.register_dataclass

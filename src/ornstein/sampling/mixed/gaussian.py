@@ -108,7 +108,8 @@ def advance(
     lam, weight = reference.proposed(state.lam, tuning.hyper, move)
     log_density, there = marginal(spec, around, lam)
     ratio = log_density - state.log_density + weight
-    accepted = -jax.random.exponential(test, (), ratio.dtype) < ratio
+    finite = ratio < jnp.inf  # not so where a correlation rounds to one
+    accepted = finite & (-jax.random.exponential(test, (), ratio.dtype) < ratio)
     tried = GaussianState(lam, log_density, there)
     moved = jax.tree.map(lambda new, old: jnp.where(accepted, new, old), tried, state)
     rate = jnp.where(jnp.isnan(ratio), 0.0, jnp.exp(jnp.minimum(ratio, 0.0)))

@@ -10,6 +10,7 @@ from ornstein._base.types import Array, Vector
 
 _WALKS = 0.25  # share of proposals that are steps of a random walk,
 _STRIDE = 1.5  # in standard deviations
+_FARTHEST = 6.0  # strides
 
 
 def keys_of_draw(key: Array, number: Array) -> Array:
@@ -68,7 +69,8 @@ class Reference(NamedTuple):
         """A step of a random walk in one of the first numbers, as likely there as back."""
         which, length = jax.random.split(key)
         index = jax.random.randint(which, (), 0, count)
-        step = _STRIDE * self.widths[index] * jax.random.t(length, 2.0, (), lam.dtype)
+        far = jnp.clip(jax.random.t(length, 2.0, (), lam.dtype), -_FARTHEST, _FARTHEST)
+        step = _STRIDE * self.widths[index] * far
         return lam.at[index].add(step)
 
     def log_density(self, lam: Array) -> Array:

@@ -243,7 +243,8 @@ def _turned(z: Array, v: Array, angle: Array, slope: object) -> tuple[Array, Arr
 def _chosen(
     state: TestedState, tried: TestedState, ratio: Array, key: Array
 ) -> tuple[TestedState, Array]:
-    accepted = -jax.random.exponential(key, (), ratio.dtype) < ratio
+    finite = ratio < jnp.inf  # not so where a correlation rounds to one
+    accepted = finite & (-jax.random.exponential(key, (), ratio.dtype) < ratio)
     moved = jax.tree.map(lambda new, old: jnp.where(accepted, new, old), tried, state)
     return moved, _rate(ratio)
 
