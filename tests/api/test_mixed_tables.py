@@ -4,18 +4,17 @@ import numpy as np
 import pytest
 
 import ornstein as orn
-from ornstein.data import datasets
 from ornstein.experiments.mixed import PROBLEMS
 from ornstein.experiments.mixed_nuts import nuts
 from ornstein.models.random_effects.posterior import MixedPosterior
 from ornstein.results.arviz import ess, rhat
+from support.field_tables import require
 
 _ALLOWED = 0.1  # posterior standard deviations; quantiles half as much again
 
 
 def posterior(name: str) -> MixedPosterior:
-    if name not in datasets.available():
-        pytest.skip(f"{name} is not in ORNSTEIN_DATA")
+    require(name)
     return PROBLEMS[name].posterior()
 
 

@@ -12,6 +12,7 @@ import pytest
 from ornstein.data import datasets
 from ornstein.data.datasets import DatasetError
 from ornstein.data.datasets.grouped import TABLES, GroupedTable
+from support.field_tables import require
 from support.publisher import HTML, Server
 
 TEXT = b"rownames,y,g\n1,0.5,a\n2,1.5,b\n3,2.5,a\n"
@@ -32,11 +33,7 @@ def small(
 
 @pytest.mark.parametrize("table", TABLES.values(), ids=list(TABLES))
 def test_published_tables_are_what_is_expected(table: GroupedTable) -> None:
-    folder = os.environ.get("ORNSTEIN_DATA")
-    if not folder or not (Path(folder) / table.filename).exists():
-        if os.environ.get("ORNSTEIN_REQUIRE_DATA") == "1":
-            pytest.fail(f"{table.filename} is not in ORNSTEIN_DATA")
-        pytest.skip(f"{table.filename} is not in ORNSTEIN_DATA")
+    require(table.name)
     frame = datasets.load_table(table.name)
     assert len(frame) == table.rows
     assert "rownames" not in frame.columns

@@ -7,19 +7,14 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from ornstein.data import datasets
 from ornstein.experiments import mixed
-
-
-def here(name: str) -> None:
-    if name not in datasets.available():
-        pytest.skip(f"{name} is not in ORNSTEIN_DATA")
+from support.field_tables import require
 
 
 @pytest.mark.slow
 def test_sleepstudy_agrees_with_nuts_and_lme4(tmp_path: Path) -> None:
     """In the table's own units, whichever the model was drawn in."""
-    here("sleepstudy")
+    require("sleepstudy")
     console = Console(record=True, width=200, quiet=False)
     found = mixed.mixed(tmp_path, console, 200, ("sleepstudy",), progress=False)
     (record,) = json.loads((tmp_path / "mixed.json").read_text())
@@ -81,7 +76,7 @@ def test_tables_without_nuts_say_so() -> None:
 def test_names_are_those_of_the_models() -> None:
     """Every figure of lme4 has a parameter of ours."""
     for example in mixed.PROBLEMS.values():
-        here(example.name)
+        require(example.name)
         post = example.posterior()
         assert set(example.lme4) == {*post.fixed_labels, *post.hyper_labels}, example.name
 
