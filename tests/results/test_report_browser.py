@@ -204,3 +204,22 @@ def test_it_prints(browser: Browser, page: Path) -> None:
     assert browser.ask("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert browser.ask("document.querySelector('nav').checkVisibility()") is False
     browser.send("Emulation.setEmulatedMedia", media="")
+
+
+def test_ratios_have_a_table_of_their_own_that_fits_the_page(
+    browser: Browser, tmp_path: Path
+) -> None:
+    X = np.random.default_rng(0).normal(size=(200, 2))
+    post = orn.models.logistic(X, X[:, 0] > 0, feature_names=["a long name of a column", "b"])
+    result = orn.sample(post, draws=50)
+    found = result.summary()
+    ends = {"odds ratio": 12.34, "ratio low 90%": 0.001234, "ratio high 90%": 12345.6, "per": 3.521}
+    page = report.write(tmp_path / "page.html", result, summary=found.assign(**ends))
+    browser.open(page, width=1200)
+    heads = "[...document.querySelectorAll('#coefficients table')].map(t => t.tHead.textContent)"
+    assert browser.ask(heads) == [
+        "meansdlow 90%high 90%effective drawsR-hat",
+        "odds ratioratio low 90%ratio high 90%per",
+    ]
+    tables = "[...document.querySelectorAll('.scroll')]"
+    assert browser.ask(f"{tables}.every(t => t.scrollWidth <= t.clientWidth)")

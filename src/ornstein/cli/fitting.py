@@ -369,9 +369,6 @@ def _fit(
     return not failed(answered)
 
 
-_MIXING = {"ess_bulk": "effective draws", "r_hat": "R-hat"}
-
-
 def _print_summary(found: "pd.DataFrame", say: Console, details: bool) -> None:
     """The coefficients; where the terminal is narrow, the columns that say most of them.
 
@@ -380,9 +377,10 @@ def _print_summary(found: "pd.DataFrame", say: Console, details: bool) -> None:
     from ornstein.results import report
 
     console = Console()
-    found = found.rename(columns=_MIXING) if details else found.drop(columns=list(_MIXING))
+    read = report.MIXING
+    found = found.rename(columns=read) if details else found.drop(columns=list(read))
     ends = [name for name in found.columns if name.startswith("ratio ")]
-    mixing = [name for name in found.columns if name in _MIXING.values()]
+    mixing = [name for name in found.columns if name in read.values()]
     fewer: list[str]
     for fewer in ([], ends, [*ends, *mixing[:1]], [*ends, *mixing], [*ends, *mixing, "sd"]):
         some = found.drop(columns=fewer)

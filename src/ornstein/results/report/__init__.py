@@ -6,8 +6,8 @@ extras.require("report", "ornstein.report")
 
 from ornstein.results.answers import cells
 from ornstein.results.report.contents import KEPT, Contents, kept
-from ornstein.results.report.page import LEFT_OUT, contents, render, write, writers
+from ornstein.results.report.page import LEFT_OUT, MIXING, contents, render, write, writers
 from ornstein.results.report.pictures import Section
 
-__all__ = ["KEPT", "LEFT_OUT", "Contents", "Section", "cells", "contents", "kept", "render"]
-__all__ += ["write", "writers"]
+__all__ = ["KEPT", "LEFT_OUT", "MIXING", "Contents", "Section", "cells", "contents", "kept"]
+__all__ += ["render", "write", "writers"]

@@ -21,6 +21,8 @@ AnyResult: TypeAlias = Result | MixedResult
 _MOST_ROWS = 60  # of the table of coefficients
 LEFT_OUT = ["mcse_mean", "mcse_sd", "ess_tail"]
 """Columns of a summary that a narrow table goes without."""
+MIXING = {"ess_bulk": "effective draws", "r_hat": "R-hat"}
+"""What columns are called where people read them."""
 
 
 def write(path: str | Path, result: AnyResult, **options: Any) -> Path:
@@ -100,6 +102,8 @@ def contents(
     diagnosis = result.diagnose() if diagnosis is None else diagnosis
     effective = table["ess_bulk"].to_numpy(float).min()
     shown = _account(result, diagnosis, effective, None if seconds is None else seconds())
+    left_out = max(0, len(table) - _MOST_ROWS)
+    table, ratios = _apart(table.rename(columns=MIXING)[:_MOST_ROWS])
     return Contents(
         title=title,
         about=dict(about or _about(result)),
@@ -109,10 +113,10 @@ def contents(
         plan=tuple(shown.plan),
         warnings=tuple(result.plan.warnings),
         coefficients=Piece.of(shown.coefficients),
-        table=Grid.of(table[:_MOST_ROWS]),
+        table=Grid.of(table),
         own_units=summary is not None,
-        left_out=max(0, len(table) - _MOST_ROWS),
-        sections=tuple(map(Piece.of, [*sections, *shown.sections])),
+        left_out=left_out,
+        sections=tuple(map(Piece.of, [*ratios, *sections, *shown.sections])),
         checks=tuple(
             CheckRow(
                 diagnosis.shown(check),
@@ -125,6 +129,20 @@ def contents(
         command=command,
         settings=words.settings(shown.run, key),
     )
+
+
+def _apart(table: pd.DataFrame) -> tuple[pd.DataFrame, list[pictures.Section]]:
+    """Coefficients, and a section of their odds or rate ratios: a page is too narrow for both."""
+    if "per" not in table:
+        return table, []
+    own = [name for name in table if "ratio" in name.split() or name == "per"]
+    text = (
+        "What the odds or the rate is multiplied by for as much more of a column as 'per' says: "
+        "one standard deviation of numbers, 1 of levels. Medians and central intervals."
+    )
+    heading, part = f"{own[0].capitalize()}s", pictures.COEFFICIENTS
+    ratios = pictures.Section(heading, text, table=table[own].dropna(), under=part)
+    return table.drop(columns=own), [ratios]
 
 
 class _Account(NamedTuple):
