@@ -83,6 +83,11 @@ CASES = {
     "linear, a square left out": Case(
         "linear", lambda rng, f: f["a"] + 0.8 * f["b"] ** 2 + rng.normal(size=ROWS), "bend"
     ),
+    "linear, squares and a cube left out": Case(
+        "linear",
+        lambda rng, f: f["b"] ** 2 - f["a"] ** 2 + 0.3 * f["a"] ** 3 + 0.5 * rng.normal(size=ROWS),
+        "bend",
+    ),
     "linear, noise that differs": Case(
         "linear",
         lambda rng, f: f["a"] + rng.normal(size=ROWS) * np.where(f["a"].abs() > 1, 2.2, 0.6),
@@ -121,7 +126,11 @@ CASES = {
         "exponential", lambda rng, f: rate(f) * rng.weibull(3.0, size=ROWS), "spread"
     ),
 }
-QUICK_ONES = {"linear, a square left out", "logistic, separated", "binomial, overdispersed"}
+QUICK_ONES = {
+    "linear, squares and a cube left out",
+    "logistic, separated",
+    "binomial, overdispersed",
+}
 
 
 def table(case: Case) -> pd.DataFrame:

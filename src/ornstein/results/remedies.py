@@ -27,7 +27,7 @@ _WIDER = "Intervals of coefficients allow for it, those of predictions do not."
 _CAUSES = {
     INTERVALS: {SPREAD, OUTLIERS, ZEROS, BEND, SEPARATION},
     SPREAD: {ZEROS},
-    TAILS: {SPREAD},
+    TAILS: {SPREAD, BEND},
 }
 """Findings that others bring about."""
 
@@ -117,7 +117,7 @@ def _step(one: Finding, family: str) -> str:
     if one.kind == TAILS:
         return _of_tails(one, family)
     if one.kind == BEND:
-        return _of_bend(one.names[0])
+        return _of_bends(one.names)
     if one.kind == SEPARATION:
         prior = "give the prior, such as prior_precision=1"
         if one.names:
@@ -174,26 +174,38 @@ def _of_tails(one: Finding, family: str) -> str:
 
 _TERM = re.compile(r"(I|poly|bs|ns|cr|log|sqrt|exp)\(\s*(`[^`]+`|\w+)\s*(?:\*\*|,|\)).*")
 _POWERS = ("I", "poly")
+_SPLINES = ("bs", "ns", "cr")
 _OF_DATES = re.compile(r" \((days|(season|time of day), (sine|cosine))\)$")  # columns of no formula
 
 
-def _of_bend(name: str) -> str:
-    """A square of a column; a spline where there are powers already, with more knots if it is one.
+_MOST_BENDS = 6  # columns, that a formula is offered for at once
+
+
+def _of_bends(names: tuple[str, ...]) -> str:
+    """Squares of columns; splines where there are powers already, with more knots if it is one.
 
     Names of a formula's columns are its terms.
     """
-    term = _TERM.fullmatch(name)
-    if _OF_DATES.search(name):
+    first = _TERM.fullmatch(names[0])
+    if _OF_DATES.search(names[0]):
         return f"add a column with its square to the table; else {_SANDWICH}"
+    if first is not None and first[1] in _SPLINES:
+        return f"give the spline of {first[2]} more knots, a larger df; or {_SANDWICH}"
+    terms = [_bent(name) for name in names[:_MOST_BENDS] if not _OF_DATES.search(name)]
+    added = dict.fromkeys(term for term in terms if term)
+    what = "add squares" if all(term.startswith("I(") for term in added) else "add curves"
+    return f"{what}: formula='{ALL} + {' + '.join(added)}'"
+
+
+def _bent(name: str) -> str:
+    """What follows a term that bends; empty for a spline's."""
+    term = _TERM.fullmatch(name)
     if term is None:
-        column = _quoted(name)
-        return f"add the square: formula='{ALL} + I({column}**2)', or poly({column}, 2)"
+        return f"I({_quoted(name)}**2)"
     kind, column = term[1], term[2]
     if kind in _POWERS:
-        return f"let a spline follow it: formula='{ALL} + bs({column}, df=5)'"
-    if kind in ("bs", "ns", "cr"):
-        return f"give the spline of {column} more knots, a larger df; or {_SANDWICH}"
-    return f"add the square: formula='{ALL} + I({name}**2)'"
+        return f"bs({column}, df=5)"
+    return "" if kind in _SPLINES else f"I({name}**2)"
 
 
 def _column(name: str) -> str:
