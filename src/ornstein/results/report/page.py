@@ -135,7 +135,7 @@ def _apart(table: pd.DataFrame) -> tuple[pd.DataFrame, list[pictures.Section]]:
     """Coefficients, and a section of their odds or rate ratios: a page is too narrow for both."""
     if "per" not in table:
         return table, []
-    own = [name for name in table if "ratio" in name.split() or name == "per"]
+    own = [name for name in map(str, table.columns) if "ratio" in name.split() or name == "per"]
     text = (
         "What the odds or the rate is multiplied by for as much more of a column as 'per' says: "
         "one standard deviation of numbers, 1 of levels. Medians and central intervals."
