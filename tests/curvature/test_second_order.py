@@ -10,7 +10,7 @@ import pytest
 import ornstein as orn
 from ornstein.curvature.control_variates import anchor
 from ornstein.linalg.operators import Dense
-from ornstein.models.contract import Anchored, Minibatch
+from ornstein.models.local import Anchored, Minibatch
 from support.montecarlo import assert_covariance
 from support.problems import as_generic, regression, zoo
 

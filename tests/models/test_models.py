@@ -11,8 +11,8 @@ import scipy.stats
 import ornstein as orn
 from ornstein.linalg.operators import Diagonal
 from ornstein.models import log_sum_exp, softplus
-from ornstein.models.contract import Anchored, Minibatch, per_example
 from ornstein.models.grams import quadratic_forms, weighted_grams
+from ornstein.models.local import Anchored, Minibatch, per_example
 from support.problems import SOME_MODELS, as_generic, features, whole, zoo
 
 MODELS = ["linear", "logistic", "softmax", "poisson"]

@@ -11,9 +11,10 @@ import ornstein as orn
 from ornstein.curvature.estimation import geometry
 from ornstein.curvature.optimum import find_optimum
 from ornstein.linalg.operators import Dense, Diagonal
-from ornstein.models.contract import Anchored, Minibatch, Spread
+from ornstein.models.contract import Spread
 from ornstein.models.families import Bernoulli, Family, Gaussian
 from ornstein.models.glm import Past
+from ornstein.models.local import Anchored, Minibatch
 from ornstein.models.ready_made import Prior, build
 from support.montecarlo import Floats, assert_covariance, rejects_covariance
 from support.problems import SOME_MODELS, as_generic, features, whole, zoo

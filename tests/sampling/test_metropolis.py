@@ -9,7 +9,7 @@ import pytest
 import scipy.stats
 
 import ornstein as orn
-from ornstein.models.contract import Anchored, Minibatch
+from ornstein.models.local import Anchored, Minibatch
 from ornstein.planning import planner
 from ornstein.planning.rules import Rotation
 from ornstein.results.measure import min_ess

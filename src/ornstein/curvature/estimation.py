@@ -17,7 +17,7 @@ from ornstein.curvature.products import FEW_LANCZOS
 from ornstein.curvature.row_sums import chosen_rows
 from ornstein.curvature.structures.contract import RowSums, Structure
 from ornstein.linalg.bases import Basis
-from ornstein.models.contract import per_example
+from ornstein.models.local import per_example
 from ornstein.models.posterior import Posterior, as_posterior
 
 _GROUPS = 32  # groups of rows whose scatter gives the subsample's standard errors

@@ -14,7 +14,8 @@ from ornstein.data.passes import sum_over_blocks
 from ornstein.linalg.along import BasisRoot
 from ornstein.linalg.bases import as_flat, by_output
 from ornstein.linalg.eigen import Spectrum, lanczos
-from ornstein.models.contract import Factored, Model, per_example
+from ornstein.models.contract import Factored, Model
+from ornstein.models.local import per_example
 from ornstein.models.posterior import Posterior
 
 _PROBES = 2  # random directions from which Lanczos' method starts

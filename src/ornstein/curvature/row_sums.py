@@ -16,8 +16,10 @@ from ornstein._base.precision import double_precision
 from ornstein._base.trees import cast, in_double, num_rows
 from ornstein._base.types import Array, Key, PyTree, Vector
 from ornstein.data.passes import sum_over_blocks
-from ornstein.models.contract import Factored, Model, per_example, remainder
+from ornstein.models.contract import Factored, Model
+from ornstein.models.local import per_example
 from ornstein.models.posterior import Posterior
+from ornstein.models.remainders import remainder
 
 _BLOCK_NUMBERS = 2**22  # float64 numbers in a block of row gradients: 32 MiB
 DESIGN_NUMBERS = 2**20  # the same of designs of linear predictors: 8 MiB, near a core

@@ -2,7 +2,7 @@
 
 A row's loss depends on its predictor and on the auxiliary parameters ``a`` alone, so gradients and
 Hessians of rows follow from derivatives by these few numbers, which are differentiated
-automatically. Steps go through the chain rule of :mod:`~ornstein.models.contract`.
+automatically. Steps go through the chain rule of :mod:`~ornstein.models.chain_rule`.
 """
 
 from collections.abc import Callable
@@ -14,8 +14,9 @@ import numpy.typing as npt
 
 from ornstein._base.types import Array, PyTree, Vector
 from ornstein.linalg.operators import Factor
-from ornstein.models.contract import Anchored, LocalProblem, Model, Spread
+from ornstein.models.contract import Model, Spread
 from ornstein.models.glm import Glm
+from ornstein.models.local import Anchored, LocalProblem
 
 
 @dataclass(frozen=True)

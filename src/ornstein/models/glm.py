@@ -15,9 +15,10 @@ import numpy.typing as npt
 from ornstein._base.trees import Layout
 from ornstein._base.types import Array, PyTree, Vector
 from ornstein.linalg.operators import Factor
-from ornstein.models.contract import Anchored, LocalProblem, Model, Spread
+from ornstein.models.contract import Model, Spread
 from ornstein.models.families import Family
 from ornstein.models.grams import quadratic_forms, symmetric_places, weighted_grams
+from ornstein.models.local import Anchored, LocalProblem
 from ornstein.models.local_glm import GlmAt
 from ornstein.storage.codec import register
 

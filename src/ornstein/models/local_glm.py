@@ -23,8 +23,9 @@ from ornstein._base.types import Array, PyTree, Vector
 from ornstein.linalg.along import BasisRoot
 from ornstein.linalg.bases import KroneckerBasis, by_output
 from ornstein.linalg.operators import Factor
-from ornstein.models.contract import LocalModel, LocalProblem, Minibatch, diagonalised
 from ornstein.models.families import Family
+from ornstein.models.local import LocalModel, LocalProblem, Minibatch
+from ornstein.models.remainders import diagonalised
 
 if TYPE_CHECKING:
     from ornstein.models.glm import Glm

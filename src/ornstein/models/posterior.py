@@ -17,8 +17,9 @@ from ornstein._base.types import Array, Constrain, LogLikelihood, LogPrior, PyTr
 from ornstein.data.on_disk import RowsOnDisk
 from ornstein.linalg.operators import Factor
 from ornstein.models import custom
-from ornstein.models.contract import Model, per_example
+from ornstein.models.contract import Model
 from ornstein.models.hyperparameters import Learnable, checked_learnable
+from ornstein.models.local import per_example
 
 
 class Posterior:

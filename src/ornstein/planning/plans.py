@@ -16,7 +16,8 @@ from ornstein.curvature.control_variates import Anchor
 from ornstein.curvature.geometry import Geometry
 from ornstein.data.batches import Batches
 from ornstein.linalg.operators import Operator
-from ornstein.models.contract import Anchored, Model
+from ornstein.models.contract import Model
+from ornstein.models.local import Anchored
 from ornstein.planning.rules.contract import LinearChain, Rule
 from ornstein.storage.codec import encode, register
 

@@ -16,7 +16,7 @@ from ornstein.curvature.geometry import Geometry
 from ornstein.data.batches import distinct_rows, weights_of
 from ornstein.data.readers import Reader
 from ornstein.linalg.operators import IDENTITY
-from ornstein.models.contract import ChainRule
+from ornstein.models.chain_rule import ChainRule
 from ornstein.models.posterior import Posterior
 from ornstein.planning.plan_checks import refuse_other_engines
 from ornstein.planning.planner import fitting

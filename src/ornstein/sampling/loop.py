@@ -19,7 +19,7 @@ from ornstein._base.trees import cast, to_device
 from ornstein._base.types import Array, PyTree
 from ornstein.data.readers import Reader
 from ornstein.linalg.operators import Diagonal, Factor, Operator
-from ornstein.models.contract import LocalModel, Minibatch
+from ornstein.models.local import LocalModel, Minibatch
 from ornstein.planning.plans import Plan
 from ornstein.planning.rules.contract import Inputs, Rule, State
 

@@ -19,7 +19,7 @@ from ornstein._base.types import Array, PyTree, Vector
 from ornstein.data.prefetch import Prefetch, shards_of
 from ornstein.data.readers import Reader
 from ornstein.linalg.operators import Factor
-from ornstein.models.contract import LocalProblem
+from ornstein.models.local import LocalProblem
 from ornstein.models.posterior import Posterior
 from ornstein.planning.plans import Plan
 from ornstein.planning.rules import Rule

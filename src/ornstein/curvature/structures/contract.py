@@ -22,7 +22,7 @@ from ornstein.curvature.products import LANCZOS, relative_spectrum
 from ornstein.linalg.along import AlongDual, BasisRoot
 from ornstein.linalg.bases import Basis
 from ornstein.linalg.operators import Factor, Operator
-from ornstein.models.contract import per_example
+from ornstein.models.local import per_example
 from ornstein.models.posterior import Posterior
 
 

@@ -16,7 +16,8 @@ from ornstein.curvature.structures.contract import RowSums, SearchUnits, Structu
 from ornstein.linalg.bases import Basis
 from ornstein.linalg.eigen import scaled_eigh
 from ornstein.linalg.operators import Dense, Operator
-from ornstein.models.contract import Model, Spread, per_example
+from ornstein.models.contract import Model, Spread
+from ornstein.models.local import per_example
 from ornstein.models.posterior import Posterior
 
 _FLATTEST = 1e-8  # of the largest eigenvalue: flatter directions are searched in its units

@@ -38,7 +38,7 @@ from ornstein._base.types import Array, PyTree, Vector
 from ornstein.curvature.row_sums import joint_losses, mean_gradient
 from ornstein.data.readers import Reader
 from ornstein.linalg.operators import Dense, Diagonal, Factor, Operator
-from ornstein.models.contract import Anchored, LocalModel, Minibatch
+from ornstein.models.local import Anchored, LocalModel, Minibatch
 from ornstein.models.posterior import Posterior
 from ornstein.planning.plans import Plan
 from ornstein.sampling.engines.laplace import draw, local_root
