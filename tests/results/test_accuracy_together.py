@@ -173,6 +173,28 @@ class TestDrawsThatCannotBeJudged:
         assert "nan" not in str(self.UNKNOWN)
         assert "nan" not in str(replace(self.UNKNOWN, lowest_curvature=(-3.0, 0.1)))
 
+    @staticmethod
+    def of_draws(flat: Vector, gradients: Vector) -> orn.Accuracy:
+        labels = tuple(f"x[{i}]" for i in range(flat.shape[1]))
+        return judged(flat, np.arange(len(flat)), gradients, labels, rows=100)
+
+    @pytest.mark.parametrize("seed", range(3))
+    def test_X12_exact_draws_of_many_funnels_do_not_fail(self, seed: int) -> None:
+        """The least curvature of all directions is below zero by chance alone."""
+        rng = np.random.default_rng(seed)
+        log_scale = 2 * rng.normal(size=(2000, 20))
+        z = rng.normal(size=log_scale.shape)
+        slope = log_scale / 4 - 0.5 * z**2 + 0.5
+        flat = np.concatenate([log_scale, z * np.exp(log_scale / 2)], axis=1)
+        found = self.of_draws(flat, np.concatenate([slope, z * np.exp(-log_scale / 2)], axis=1))
+        assert found.verdict == "cannot tell"
+
+    def test_X12_draws_between_two_modes_fail(self) -> None:
+        flat = 0.5 * np.random.default_rng(0).normal(size=(2000, 10))
+        gradients = flat.copy()
+        gradients[:, 0] = flat[:, 0] ** 3 - 4 * flat[:, 0]
+        assert self.of_draws(flat, gradients).verdict == "fail"
+
     def test_the_answer_says_why_once(self, pair: Correlated) -> None:
         result = orn.sample(pair.post, draws=100)
         diagnosis = replace(result.diagnose(), accuracy=self.UNKNOWN)

@@ -22,7 +22,7 @@ from ornstein.models.unconstrained import as_vectors
 from ornstein.results.gradients import Gradients
 from ornstein.results.implied import Figures, figures, scale
 from ornstein.results.noise import spaced
-from ornstein.results.spread import ALARM, BATCHES, Correlation, Spread
+from ornstein.results.spread import ALARM, BATCHES, SURE, Correlation, Spread
 from ornstein.results.spread import GOOD as WORST_SPREAD
 from ornstein.results.verdicts import CANNOT_TELL, worst
 
@@ -74,7 +74,8 @@ class Accuracy:
     average_mc_error: tuple[float, float] = (0.0, 0.0)
     lowest_curvature: tuple[float, float] = (1.0, 0.0)
     """The least of the posterior's curvature over the draws in any direction, which is 1 for right
-    ones, and its Monte-Carlo error (up to 500 parameters)."""
+    ones, and its Monte-Carlo error. One half of the draws chooses the direction and the other
+    measures, but for more than 500 parameters."""
     spreads: tuple[Spread, ...] = ()
     """How far standard deviations are off along the directions in which draws are narrowest and
     widest; of more than 500 parameters, on average over all directions."""
@@ -123,7 +124,7 @@ class Accuracy:
     def _undecided(self) -> bool:
         """Whether Monte-Carlo error alone may have made the curvature negative, and not 1."""
         lowest, error = self.lowest_curvature
-        return bool(lowest + 2 * error > 1)
+        return bool(lowest + SURE * error > 1)
 
     @property
     def sentence(self) -> str:

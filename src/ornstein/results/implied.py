@@ -16,6 +16,7 @@ from ornstein.results.spread import (
     average_spread,
     correlation,
     directions,
+    held_out,
     held_out_spreads,
 )
 from ornstein.theory import ImpliedErrors
@@ -48,8 +49,8 @@ class _Estimates(NamedTuple):
     errors: ImpliedErrors
     offset: Vector
     """The square of the mean's error over all directions."""
-    lowest: Vector
-    """The least curvature."""
+    lowest: tuple[float, float]
+    """The least curvature, and its Monte-Carlo error."""
     spreads: tuple[Spread, ...]
     correlation: Correlation | None
 
@@ -74,13 +75,12 @@ def figures(
         mean_mc, sd_mc, skewness_mc = (
             np.sqrt((mc**2 + np.mean(mc**2)) / 2) for mc in (mean_mc, sd_mc, skewness_mc)
         )
-    spread = float(np.std(found.lowest[1:]) * np.sqrt(BATCHES - 1))
     return Figures(
         ImpliedErrors(mean[0], sd[0], skewness[0]),
         ImpliedErrors(mean_mc, sd_mc, skewness_mc),
         average[0],
         average_mc,
-        (float(found.lowest[0]), spread),
+        found.lowest,
         found.spreads,
         found.correlation,
     )
@@ -109,14 +109,14 @@ def _together(
         precisions.append(0.5 * (moments.curvature + moments.curvature.T))
     spreads: tuple[Spread, ...] = ()
     pair = None
+    curvatures = held_out(z, blocks, taken, along)
     if len(labels) > 1 and np.isfinite(errors[0].sd).all():
-        names = directions(precisions[0], root, labels)
-        spreads = held_out_spreads(z, blocks, taken, along, names)
+        spreads = held_out_spreads(curvatures, directions(precisions[0], root, labels))
         pair = correlation(precisions, root, labels)
     return _Estimates(
         ImpliedErrors(*(np.stack(part) for part in zip(*errors, strict=True))),
         np.zeros(len(errors)),  # every parameter's own error is known well enough
-        np.array([np.linalg.eigvalsh(one)[0] for one in precisions]),
+        (0.0, np.inf) if curvatures is None else (float(curvatures[0][0]), float(curvatures[1][0])),
         spreads,
         pair,
     )
@@ -135,7 +135,8 @@ def _one_by_one(
     moments = theory.marginal_moments(
         [z[block] for block in blocks], numbers, [part * sd for part in gradients]
     )
-    lowest = moments.curvature.min(axis=1)
+    curvature = moments.curvature.min(axis=1)
+    lowest = float(curvature[0]), float(np.std(curvature[1:]) * np.sqrt(BATCHES - 1))
     spread = average_spread(moments.spread.mean(axis=1))
     return _Estimates(theory.marginal_errors(moments), moments.offset, lowest, (spread,), None)
 

@@ -19,7 +19,9 @@ BATCHES = 16
 ALARM = 0.01
 """Chance that one of all errors seems to be too large."""
 
-_SURE = float(stdtrit(BATCHES - 1, 1 - ALARM / 4))  # either of two directions, to either side
+SURE = float(stdtrit(BATCHES - 1, 1 - ALARM / 4))
+"""Monte-Carlo errors beyond which an error is not chance: of two directions, to either side."""
+
 _TERMS = 3  # of a direction in words
 _SHARE = 0.3  # of the largest coefficient: what is smaller is left out
 _DIFFERENT = 0.25  # correlations: what is less is said as a spread, not to name a chance one
@@ -46,7 +48,7 @@ class Spread:
     def verdict(self) -> str:
         """``ok``, ``warn`` or ``fail``, as :class:`ornstein.Accuracy` has it."""
         size = abs(self.error)
-        if size - _SURE * self.mc_error > BAD:
+        if size - SURE * self.mc_error > BAD:
             return "fail"
         return "warn" if size > GOOD or size + 2 * self.mc_error > BAD else "ok"
 
@@ -86,22 +88,30 @@ class Correlation:
         )
 
 
-def held_out_spreads(
+def held_out(
     z: Vector,
     blocks: Sequence[npt.NDArray[np.intp]],
     taken: Sequence[npt.NDArray[np.intp]],
     gradients: Sequence[Vector],
-    along: Sequence[str],
-) -> tuple[Spread, ...]:
-    """Of white draws, along two directions that are chosen and measured by different draws."""
+) -> tuple[Vector, Vector] | None:
+    """Curvature of white draws along two directions, and its Monte-Carlo error.
+
+    Directions are chosen and measured by different draws. None where half of them are too few.
+    """
     numbers = [part - block[0] for part, block in zip(taken, blocks, strict=True)]
     try:
         found = theory.held_out_curvature([z[block] for block in blocks], numbers, gradients)
     except np.linalg.LinAlgError:  # half the draws repeat too few
-        return ()
-    error = found.std(axis=0, ddof=1) / np.sqrt(len(found))
+        return None
+    return found.mean(axis=0), found.std(axis=0, ddof=1) / np.sqrt(len(found))
+
+
+def held_out_spreads(
+    found: tuple[Vector, Vector] | None, along: Sequence[str]
+) -> tuple[Spread, ...]:
+    """The errors along those directions; none where they are not known."""
     spreads = []
-    for ratio, mc, name in zip(found.mean(axis=0), error, along, strict=True):
+    for ratio, mc, name in zip(*found, along, strict=True) if found else ():
         root, its_mc = _root(ratio, mc)
         spreads.append(Spread(root - 1, its_mc, name))
     return tuple(spreads)
