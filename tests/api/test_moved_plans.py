@@ -71,3 +71,23 @@ def test_X11_hierarchies_written_in_numpyro_agree_with_nuts(name: str) -> None:
         draws = np.asarray(result.draws[label])
         assert abs(draws.mean() - mean) < 0.15 * sd, label
         assert abs(draws.std() / sd - 1) < 0.15, label
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["schools", "tall", "horseshoe"])
+def test_numpyro_models_far_from_a_gaussian_are_right_by_the_defaults(name: str) -> None:
+    """A hundred groups and a horseshoe of forty coefficients among them."""
+    pytest.importorskip("numpyro")
+    from benchmarks.hierarchies import HIERARCHIES, kept
+    from benchmarks.references import load
+
+    hierarchy, reference = HIERARCHIES[name](), load()[name]
+    with jax.numpy_dtype_promotion("standard"):
+        result = orn.sample(orn.from_numpyro(hierarchy.model, *hierarchy.args, plate="rows"), key=1)
+    assert not any("pilot" in warning for warning in result.plan.warnings)
+    for site in hierarchy.sites:
+        for label, draws in kept(site, np.asarray(result.draws[site])).items():
+            index = reference.labels.index(label)
+            mean, sd = (reference.estimates[part].value[index] for part in ("mean", "sd"))
+            assert abs(draws.mean() - mean) < 0.15 * sd, label
+            assert abs(draws.std() / sd - 1) < 0.15, label

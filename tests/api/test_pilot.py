@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import ornstein as orn
-from ornstein.api.judged import Pilot
+from ornstein.api import pilots
+from ornstein.api.judged import FUNNEL, Pilot
 from ornstein.api.pilots import piloted
 from ornstein.curvature.row_sums import gradients_at
 from ornstein.planning import planner
@@ -168,6 +169,24 @@ def test_a_pilot_that_became_non_finite_is_not_within_any_tolerance() -> None:
     assert pilot.warning.startswith(
         "a chain of the pilot became non-finite at step 3: the posterior"
     )
+
+
+def test_steps_that_are_tested_are_judged_by_their_mixing_where_gradients_cannot() -> None:
+    """A Metropolis test leaves no other error; and a plan says that it was not measured."""
+    nan = np.full(2, np.nan)
+    parts = (nan, nan, nan, nan, nan, nan)
+    undecided = orn.Accuracy(*parts, ("a", "b"), draws=9, rows=9, lowest_curvature=(0.2, 0.6))
+    plan = planner.plan(SMALL)
+    steps = pilots.tested(plan, 4)
+    mixing, stuck = (Pilot(steps, undecided, slowness=one) for one in (10.0, 100.0))
+    assert mixing.passes(0.05)
+    assert mixing.planned.unmeasured == FUNNEL
+    assert mixing.planned.predicted_error is None
+    assert not stuck.passes(0.05)
+    assert stuck.warning.startswith("the pilot's chains mix too slowly")
+    untested = Pilot(plan, undecided)
+    assert not untested.passes(0.05)
+    assert untested.warning.startswith(FUNNEL)
 
 
 @pytest.mark.parametrize(

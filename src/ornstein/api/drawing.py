@@ -17,7 +17,7 @@ from ornstein import theory
 from ornstein._base.errors import InputError, UnstablePlanError
 from ornstein._base.progress import bar
 from ornstein._base.types import Array, Vector
-from ornstein.api.judged import RESOLVED, judge
+from ornstein.api.judged import FUNNEL, RESOLVED, judge
 from ornstein.api.pilots import (
     AT_ONCE,
     KICKS,
@@ -43,10 +43,7 @@ from ornstein.storage.codec import register
 
 _PILOT = 400  # draws a chain of the run that finds the anchor
 _RUNS = 5  # of a pilot whose draws are measured, at most
-_UNJUDGED = (
-    "the posterior's gradients differ too much between a pilot's draws to judge them, as in a "
-    "funnel; result.diagnose() judges those of the run"
-)
+_UNJUDGED = f"{FUNNEL}; result.diagnose() judges those of the run"
 _ANGLES = (0.4, 0.2)  # of steps that are not tested, one after the other until they mix
 _PATIENCE = 20.0  # draws in which they must forget
 _FAR = 3.0  # posterior standard deviations of a hyperparameter within which steps are stable,

@@ -15,6 +15,7 @@ from ornstein.planning.plans import PILOT, Plan, PredictedError
 from ornstein.planning.rules import Rotation
 from ornstein.results.accuracy import MATRICES, Accuracy, measure
 from ornstein.results.measure import min_ess
+from ornstein.results.verdicts import CANNOT_TELL
 
 _UNJUDGED = 0.15  # Monte-Carlo error beyond which its figures mean nothing
 _WORK = 5e8  # multiplications to measure a pilot's draws by
@@ -31,6 +32,12 @@ RESOLVED = 0.03
 
 TOO_MANY = f"more than {MATRICES} parameters"
 """Why many parameters are not measured."""
+
+FUNNEL = (
+    "the posterior's gradients differ too much between a pilot's draws to judge them, as in a "
+    "funnel"
+)
+"""Why draws are not measured where too few of them decide."""
 
 
 class Pilot(NamedTuple):
@@ -57,13 +64,24 @@ class Pilot(NamedTuple):
         errors = np.concatenate([self.accuracy.mean_error, self.accuracy.sd_error])
         return float(np.nan_to_num(np.abs(errors), nan=math.inf).max())
 
+    @property
+    def unmeasured(self) -> str:
+        """Why nothing can be said of its draws' errors; empty where they are measured."""
+        if not self.judged:
+            return TOO_MANY
+        undecided = self.accuracy is not None and self.accuracy.verdict == CANNOT_TELL
+        return FUNNEL if undecided else ""
+
     def within(self, tolerance: float) -> bool:
         """Whether no error is beyond the tolerance by more than Monte-Carlo error explains.
 
         Of steps that are tested and whose draws are not measured, whether they mix.
         """
+        if self.unmeasured:
+            most = _SPARSEST if self.judged else SLOW  # longer pilots bear more
+            return is_tested(self.plan) and self.slowness <= most
         if self.accuracy is None:
-            return not self.judged and self.slowness <= SLOW
+            return False
         found, cap = self.accuracy, partial(np.minimum, max(tolerance, RESOLVED))
         pairs = (found.mean_error, found.mean_mc_error), (found.sd_error, found.sd_mc_error)
         return all(bool(np.all(e**2 <= tolerance**2 + (1.5 * cap(mc)) ** 2)) for e, mc in pairs)
@@ -78,17 +96,17 @@ class Pilot(NamedTuple):
         return self.plan.rule.kicks if isinstance(self.plan.rule, Rotation) else 1
 
     @property
-    def rank(self) -> tuple[bool, float]:
+    def rank(self) -> tuple[bool, float, float]:
         """The lower the better."""
-        return self.left, self.worst if self.judged else self.slowness
+        return self.left, self.worst, self.slowness
 
     @property
     def planned(self) -> Plan:
         """The plan with the error that was measured, and draws as far apart as they forget."""
-        if self.judged:
-            plan = replace(self.plan, predicted_error=self.error)
+        if self.unmeasured:
+            plan = replace(self.plan, unmeasured=self.unmeasured)
         else:
-            plan = replace(self.plan, unmeasured=TOO_MANY)
+            plan = replace(self.plan, predicted_error=self.error)
         if not is_tested(plan):
             return plan
         more = int(np.clip(round(self.slowness / 2), 1, _SPARSEST))
@@ -119,8 +137,10 @@ class Pilot(NamedTuple):
         )
         if self.cut:
             causes += "; pilots of more careful steps would take too long, and were left out"
-        if not self.judged:
+        if self.unmeasured and is_tested(self.plan):
             return f"the pilot's chains mix too slowly: {causes}"
+        if self.unmeasured:
+            return f"{self.unmeasured}: {causes}"
         if self.accuracy is None or not math.isfinite(self.worst):
             return f"{self.stopped or 'the pilot found no peak where its draws are'}: {causes}"
         found, error = self.accuracy, self.error

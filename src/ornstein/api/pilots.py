@@ -174,7 +174,7 @@ def _better(pilot: Pilot, best: Pilot, tolerance: float) -> Pilot:
     """The nearer one; of two that are near enough, the quicker."""
     if pilot.passes(tolerance) and best.passes(tolerance):
         return min(pilot, best, key=lambda one: one.slowness * one.kicks)
-    return min(pilot, best, key=lambda one: one.rank)
+    return min(pilot, best, key=lambda one: (not one.passes(tolerance), one.rank))
 
 
 def tested(plan: Plan, kicks: int) -> Plan:
