@@ -5,6 +5,7 @@ from ._base.errors import (
     CheckpointError,
     CheckpointWarning,
     DivergenceWarning,
+    InaccuratePlanError,
     InputError,
     InterruptWarning,
     MissingExtraError,
@@ -66,6 +67,7 @@ __all__ += ["Entry", "Evidence", "Learned", "Learning", "MeasuredKL", "Posterior
 __all__ += ["Loo", "Scores"]
 __all__ += ["MixedPlan", "MixedPosterior", "MixedResult", "RowsOnDisk", "__version__"]
 # What they raise and warn of.
-__all__ += ["AmbiguousTargetError", "CheckpointError", "InputError", "MissingExtraError"]
+__all__ += ["AmbiguousTargetError", "CheckpointError", "InaccuratePlanError", "InputError"]
+__all__ += ["MissingExtraError"]
 __all__ += ["OptimumError", "OrnsteinError", "UnstablePlanError"]
 __all__ += ["CheckpointWarning", "DivergenceWarning", "InterruptWarning", "TargetWarning"]

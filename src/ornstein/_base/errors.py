@@ -39,6 +39,17 @@ class UnstablePlanError(OrnsteinError, ValueError):
         self.reason = reason or message
 
 
+class InaccuratePlanError(OrnsteinError, ValueError):
+    """The draws would not be the posterior's, as a pilot measured; the message says why.
+
+    ``reason`` is the same without what only Python has to offer.
+    """
+
+    def __init__(self, reason: str, in_python: str = "") -> None:
+        super().__init__(f"{reason} {in_python}".strip())
+        self.reason = reason
+
+
 class OptimumError(OrnsteinError, RuntimeError):
     """The optimum could not be found to the accuracy the plan needs."""
 

@@ -44,10 +44,10 @@ def first_start(
     tolerance = checked_tolerance(options.pop("tolerance", TOLERANCE))
     made = plan is None
     if learn_hyper is not False:
-        how = LearningOptions.checked(learn_hyper if isinstance(learn_hyper, Mapping) else {})
+        chosen = LearningOptions.checked(learn_hyper if isinstance(learn_hyper, Mapping) else {})
         wanted = asked.draws if isinstance(asked.draws, int) else None
         with phase("learning the hyperparameters", asked.progress):
-            post, plan, learning = ascend(post, options, how, _rounds(asked), wanted)
+            post, plan, learning = ascend(post, options, chosen, _rounds(asked), wanted)
     elif plan is None:
         with phase("planning", asked.progress):
             plan = planner.plan(post, **options)
@@ -62,7 +62,8 @@ def first_start(
     post = fitting(post, plan)
     if made and beside is None:
         with phase("testing the plan on a short run", asked.progress):
-            plan = piloted(post, plan, tolerance, options, asked.dtype, asked.mesh is not None)
+            how = asked.dtype, asked.mesh is not None, True
+            plan = piloted(post, plan, tolerance, options, *how)
     dispersion = plan.dispersion if asked.dispersion is None else asked.dispersion
     return Start(post, plan, learning, dispersion, beside=beside)
 

@@ -91,6 +91,11 @@ class Pilot(NamedTuple):
         return self.within(tolerance) and not self.left
 
     @property
+    def is_wrong(self) -> bool:
+        """Whether a run's draws would be judged ``fail``, or not be there."""
+        return self.judged and (self.accuracy is None or self.accuracy.verdict == "fail")
+
+    @property
     def kicks(self) -> int:
         """Gradients of a step."""
         return self.plan.rule.kicks if isinstance(self.plan.rule, Rotation) else 1

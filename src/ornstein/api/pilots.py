@@ -18,6 +18,7 @@ from ornstein._base.errors import OrnsteinError
 from ornstein._base.progress import bar
 from ornstein._base.types import Array
 from ornstein.api.judged import JUDGED, SLOW, TOO_MANY, Pilot, is_tested, judge
+from ornstein.api.refusal import RUN_ANYWAY, refuse_wrong
 from ornstein.models.posterior import Posterior, as_posterior
 from ornstein.planning import planner
 from ornstein.planning.foreseen import foreseen
@@ -61,11 +62,13 @@ def piloted(
     given: Mapping[str, Any],
     dtype: str | None = None,
     on_mesh: bool = False,
+    refuse: bool = False,
 ) -> Plan:
     """The plan with its predicted error, made more careful where a pilot finds it too large.
 
     Of a run over a mesh, the pilot is run by this process alone. Where rows are on disk or spread
-    over a mesh, no step reads all of them.
+    over a mesh, no step reads all of them. With ``refuse``, raise where that leaves draws that are
+    not the posterior's.
     """
     post = as_posterior(post)
     plan = replace(plan, tolerance=tolerance)
@@ -96,6 +99,8 @@ def piloted(
     best = tries(post, best, steps, run, tolerance)
     if best.passes(tolerance):
         return best.planned
+    if refuse:
+        refuse_wrong(best, given, RUN_ANYWAY)
     said = _REDRAWN if best.within(tolerance) else best.warning
     return replace(best.planned, warnings=(*best.plan.warnings, said))
 

@@ -170,6 +170,9 @@ def sample(
     ------
     InputError
         For an argument that does not fit, or a checkpoint of another run.
+    InaccuratePlanError
+        If the draws of a pilot are far from the posterior, and nothing more careful helps. A plan,
+        a method or its options that are given are run all the same.
     CheckpointError
         If a checkpoint cannot be written, or none of it can be read.
     KeyboardInterrupt

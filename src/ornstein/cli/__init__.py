@@ -6,12 +6,11 @@ Commands import what they need when they run, JAX above all: help is there at on
 import os
 import sys
 import warnings
-from typing import cast
 
 from rich.console import Console
 
 from ornstein._base.compilation import cache_settings
-from ornstein._base.errors import OrnsteinError
+from ornstein._base.errors import InaccuratePlanError, OrnsteinError
 from ornstein.cli import (
     calibrating,
     comparing,
@@ -44,13 +43,18 @@ def main() -> None:
         with warnings_in_a_line():
             app()
     except (OrnsteinError, OSError) as error:
-        own = isinstance(error, OrnsteinError)
-        said = in_options(str(error)) if own else of_the_system(cast(OSError, error))
-        Console(stderr=True).print(f"ornstein: {said}", style="red", markup=False, soft_wrap=True)
+        said = f"ornstein: {_in_words(error)}"
+        Console(stderr=True).print(said, style="red", markup=False, soft_wrap=True)
         sys.exit(1)
     except KeyboardInterrupt:
         Console(stderr=True).print("ornstein: interrupted", markup=False)
         sys.exit(130)
+
+
+def _in_words(error: OrnsteinError | OSError) -> str:
+    if isinstance(error, InaccuratePlanError):
+        return in_options(error.reason)
+    return in_options(str(error)) if isinstance(error, OrnsteinError) else of_the_system(error)
 
 
 def _prepare_jax() -> None:
