@@ -1,9 +1,10 @@
 """What a new user meets: ``ornstein fit`` with defaults on tables at hand, and its advice followed.
 
 Every table is fitted as it is. If an answer warns, the first remedy that is an option is followed
-once, to see whether the warning goes away. Two cross-checks that are no part of the verdicts say
+once, to see whether the warning goes away. Three cross-checks that are no part of the verdicts say
 whether a warning was needed: what 90 % intervals cover (or how far probabilities are from shares)
-on rows that were kept aside, and whether those rows are predicted better by the remedy.
+on rows that were kept aside, whether those rows are predicted better by the remedy, and how far
+draws of a sample of the rows are from those of NUTS.
 """
 
 import re
@@ -15,16 +16,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from rich.console import Console
 from typer.testing import CliRunner
 
+from benchmarks.distance import estimates
 from benchmarks.walk_tables import Walk, tables
+from ornstein import tables as encoded
+from ornstein._base.errors import OrnsteinError
 from ornstein.cli import app
 from ornstein.results import report
 from ornstein.results.scores import Scores
 from ornstein.tables import TableModel
 
 ROWS, _QUICK_ROWS = 5000, 500  # of a table, at most
+NUTS_ROWS, _NUTS_COEFFICIENTS = 300, 60  # that NUTS draws, at most
+_OFF = 0.15  # posterior standard deviations between means, beyond which draws are not right
 _LEVEL = 0.9  # of intervals
 _BINS = 10  # in which probabilities are compared with shares
 _BETTER = 0.01  # nats for a row, by which a remedy predicts better
@@ -57,13 +64,37 @@ def walk(name: str, made: Walk, rows: int, out: Path) -> Record:
     table = out / f"{name}.csv"
     frame.to_csv(table, index=False)
     first = _fitted(table, ["-t", made.target, *made.answers], out / name)
-    first |= {"columns": frame.shape[1] - 1}
+    first |= {"columns": frame.shape[1] - 1, "nuts": from_nuts(frame, made)}
     options = next((option for advice in first["advice"] if (option := followed(advice))), None)
     if options is not None:
         target = [] if options[0] == "--formula" else ["-t", made.target]
         again = _fitted(table, [*target, *_without(made.answers, options[0]), *options], out / name)
         first["followed"] = {"options": shlex.join(options), **again}
     return first
+
+
+def from_nuts(frame: pd.DataFrame, made: Walk) -> Record:
+    """How far the default's draws of some of the rows are from those of NUTS, at one prior.
+
+    The largest difference of means, in posterior standard deviations, and its Monte-Carlo error.
+    """
+    pairs = list(zip(made.answers[::2], made.answers[1::2], strict=True))
+    drop = [value for option, value in pairs if option == "--drop"]
+    some = frame.sample(min(len(frame), NUTS_ROWS), random_state=1)
+    try:
+        table = encoded.learn(some, made.target, dict(pairs).get("--model"), drop=drop)
+        if len(table.encoding.features) > _NUTS_COEFFICIENTS:
+            return {}
+        ours, theirs = (
+            estimates(encoded.fit_table(table, 1.0, hyper="learn", method=method).result.flat)
+            for method in ("auto", "nuts")
+        )
+    except OrnsteinError as error:
+        return {"refused": str(error)}
+    off = np.abs(ours["mean"].value - theirs["mean"].value) / theirs["sd"].value
+    worst = int(off.argmax())
+    errors = np.hypot(ours["mean"].mc, theirs["mean"].mc) / theirs["sd"].value
+    return {"mean": float(off[worst]), "mc": float(errors[worst])}
 
 
 def followed(remedy: str) -> list[str] | None:
@@ -132,6 +163,12 @@ def looks_right(found: Record) -> bool | None:
     return None
 
 
+def agrees(found: Record) -> bool | None:
+    """Whether draws are where those of NUTS are, but for chance; None if NUTS was not run."""
+    off = found.get("nuts", {})
+    return bool(off["mean"] < _OFF + 3 * off["mc"]) if "mean" in off else None
+
+
 def gain(found: Record) -> float | None:
     """Nats for a row of those kept aside, by which the remedy predicts better."""
     before, after = (one.get("held_out", {}) for one in (found, found.get("followed", {})))
@@ -142,10 +179,11 @@ def gain(found: Record) -> float | None:
 
 
 def without_need(found: Record) -> bool:
-    """Whether a table warns, and neither cross-check finds anything wrong."""
+    """Whether a table warns, and no cross-check finds anything wrong."""
     better = gain(found)
     helped = better is not None and better > _BETTER
-    return bool(warns(found)) and bool(looks_right(found)) and not helped
+    right = bool(looks_right(found)) and agrees(found) is not False
+    return bool(warns(found)) and right and not helped
 
 
 def went_away(found: Record) -> bool | None:

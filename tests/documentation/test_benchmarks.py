@@ -127,16 +127,22 @@ def test_a_walk_is_shown_with_its_cross_checks() -> None:
     better = good | {"followed": after | {"held_out": held | {"log score": -0.5}}}
     needless = good | {"followed": after}
     off = good | {"held_out": held | {"90% coverage": 0.7}}
-    assert [walk.without_need(one) for one in (good, better, needless, off)] == [
-        True,
-        False,
-        True,
-        False,
-    ]
-    shown = walk_page.as_markdown({"rows": 5000, "tables": {"a": better, "b": off}})
+    elsewhere = good | {"nuts": {"mean": 0.5, "mc": 0.05}}
+    same = good | {"nuts": {"mean": 0.2, "mc": 0.05}}
+    needed = [walk.without_need(one) for one in (good, better, needless, off, elsewhere, same)]
+    assert needed == [True, False, True, False, False, True]
+    shown = walk_page.as_markdown(
+        {
+            "rows": 5000,
+            "tables": {
+                "a": better | {"nuts": same["nuts"]},
+                "b": off | {"nuts": elsewhere["nuts"]},
+            },
+        }
+    )
     assert "Of 2 tables, 2 warn, 0 of them needlessly; 1 remedies were followed" in shown
-    assert "| 91.0% | `--family x` | yes | 0.500 | 9 |" in shown
-    assert "| 70.0% ! | - | - | - | 9 |" in shown
+    assert "| 91.0% | 0.20 (0.05) | `--family x` | yes | 0.500 | 9 |" in shown
+    assert "| 70.0% ! | 0.50 (0.05) ! | - | - | - | 9 |" in shown
 
 
 def test_large_tables_have_the_shapes_that_are_stated() -> None:
