@@ -14,6 +14,7 @@ from ornstein.models.posterior import Posterior
 from ornstein.planning.plans import PILOT, Plan, PredictedError
 from ornstein.planning.rules import Rotation
 from ornstein.results.accuracy import MATRICES, Accuracy, measure
+from ornstein.results.gradients import known_from
 from ornstein.results.measure import min_ess
 from ornstein.results.verdicts import CANNOT_TELL
 
@@ -176,7 +177,7 @@ def judge(
         return made(None, judged=False)
     try:
         with np.errstate(over="ignore", invalid="ignore"):
-            found = measure(post, draws, _WORK, hyper, most=JUDGED)
+            found = measure(post, draws, _WORK, hyper, JUDGED, known_from(plan))
         own = 1 / effective  # these draws' own error, which those of the run do not share
         found = replace(
             found,

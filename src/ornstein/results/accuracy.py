@@ -16,6 +16,7 @@ from scipy.special import ndtri
 from ornstein._base.checks import aligned
 from ornstein._base.errors import InputError
 from ornstein._base.types import Vector
+from ornstein.curvature.geometry import Geometry
 from ornstein.models.hyper_targets import DrawnHyper, drawn_beside
 from ornstein.models.posterior import Posterior, as_posterior
 from ornstein.models.unconstrained import as_vectors
@@ -262,11 +263,12 @@ def measure(
     work: float = _WORK,
     hyper: DrawnHyper | None = None,
     most: int = _MOST,
+    known: Geometry | None = None,
 ) -> Accuracy:
     """The same within a number of multiplications; where all rows take more, some stand for all.
 
     Gradients are taken at ``most`` draws at most. With ``hyper``, of parameters and
-    hyperparameters together.
+    hyperparameters together. What is ``known`` of all rows makes those of some rows less noisy.
     """
     flat, labels = as_vectors(post, draws).flat, tuple(post.labels)
     if hyper is not None:
@@ -289,7 +291,7 @@ def measure(
     )
     count = min(len(flat), max(_FEWEST, _PER_PARAMETER * post.dim))
     work *= max(1.0, post.dim / MATRICES)  # as the rest of the measurement takes more
-    gradients = Gradients.within(work, post, center, count, min(len(flat), most))
+    gradients = Gradients.within(work, post, center, count, min(len(flat), most), known)
     at = np.linspace(0, len(flat) - 1, gradients.draws).astype(int)
     taken = [at[np.isin(at, block)] for block in blocks]
     found = [gradients(flat[part, : post.dim], number) for number, part in enumerate(taken)]

@@ -22,6 +22,7 @@ from ornstein.results import mixing
 from ornstein.results.accuracy import Accuracy, measure
 from ornstein.results.arviz import ess, rhat
 from ornstein.results.diagnosis import MODEL, STATIONARITY, Check, Diagnosis, Point
+from ornstein.results.gradients import known_from
 from ornstein.results.measure import measured_kl
 from ornstein.results.misfit import examine
 from ornstein.results.noise import Noise, cumulants, noise_at_draws, spaced
@@ -94,7 +95,7 @@ def _accuracy(
     if plan.target != "posterior":
         return None, f"the draws aim at the {plan.target} covariance instead"
     try:
-        return measure(post, draws, hyper=hyper), ""
+        return measure(post, draws, hyper=hyper, known=known_from(plan)), ""
     except InputError as error:
         return None, str(error).rstrip(".")
 

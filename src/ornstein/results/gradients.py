@@ -6,6 +6,7 @@ import numpy as np
 
 from ornstein._base.precision import double_precision
 from ornstein._base.types import Vector
+from ornstein.curvature.geometry import Geometry
 from ornstein.curvature.row_sums import (
     gradients_at,
     mean_gradient,
@@ -14,10 +15,17 @@ from ornstein.curvature.row_sums import (
     remainders_at,
 )
 from ornstein.models.posterior import Posterior
+from ornstein.planning.plans import Plan
 
 _ROWS_ON_DISK = 20_000  # read by number for each batch of draws
 _FAST = 8  # times as many multiplications where matrix products make them
 _FASTER = 4  # the same again for a Hessian of linear predictors, one matrix product
+
+
+def known_from(plan: Plan) -> Geometry | None:
+    """What a plan knows of all rows for control variates of second order, if it has them."""
+    anchored = plan.anchor is not None and plan.anchor.order == 2
+    return plan.geometry if anchored else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,9 +46,18 @@ class Gradients:
 
     @classmethod
     def within(
-        cls, work: float, post: Posterior, anchor: Vector, fewest: int, most: int
+        cls,
+        work: float,
+        post: Posterior,
+        anchor: Vector,
+        fewest: int,
+        most: int,
+        known: Geometry | None = None,
     ) -> "Gradients":
-        """At as many draws as a number of multiplications allows, then over as many rows."""
+        """At as many draws as a number of multiplications allows, then over as many rows.
+
+        Where a Hessian would cost too much, and one is ``known``, its parameters are the anchor.
+        """
         N, fewest, fast = post.num_data, min(fewest, most), products_are_fast(post.model)
         affordable = work * (_FAST if fast else 1) / post.dim
         draws = int(np.clip(affordable / N, fewest, most))
@@ -49,9 +66,12 @@ class Gradients:
             rows = min(rows, _ROWS_ON_DISK)
         if rows == N:
             return cls(post, draws, rows, anchor)
+        affords_hessian = N * post.dim**2 <= work * (_FAST * _FASTER if fast else 1)
+        if known is not None and not affords_hessian:
+            linear = N * known.gradient, N * known.hessian.dense(post.dim)
+            return cls(post, draws, rows // 2, known.center, *linear)
         gradient, hessian = N * mean_gradient(post, anchor), None
-        most_work = work * (_FAST * _FASTER if fast else 1)
-        if N * post.dim**2 <= most_work:
+        if affords_hessian:
             with double_precision():
                 hessian = N * mean_hessian(post, post.data, anchor)
             rows = rows // 2  # a remainder costs twice a gradient
