@@ -80,7 +80,7 @@ def test_mistakes_are_said_before_work_begins(
     (table.parent / "empty").mkdir()
     monkeypatch.setattr("sys.argv", ["ornstein", *given])
     monkeypatch.chdir(table.parent)
-    monkeypatch.setattr("ornstein.cli._prepare_jax", lambda: None)
+    monkeypatch.setattr("ornstein.cli._prepare_libraries", lambda: None)
     with pytest.raises(SystemExit) as stop:
         main()
     said = capsys.readouterr().err

@@ -32,13 +32,17 @@ COMMANDS = (
 )
 """Importing them registers their commands."""
 
+# Processor cycles, as a power of two, that OpenBLAS's threads wait for more work, all cores busy
+# meanwhile. By default 2^26, so that every product of small matrices costs a fiftieth of a second.
+_BLAS_WAITS = "4"
+
 # Compiles small loops into one kernel each; read when JAX first computes something.
 _FAST_LOOPS = "xla_cpu_small_while_loop_byte_threshold"
 
 
 def main() -> None:
     """Run the command line; a user's mistake ends in one line on standard error."""
-    _prepare_jax()
+    _prepare_libraries()
     try:
         with warnings_in_a_line():
             app()
@@ -57,8 +61,9 @@ def _in_words(error: OrnsteinError | OSError) -> str:
     return in_options(str(error)) if isinstance(error, OrnsteinError) else of_the_system(error)
 
 
-def _prepare_jax() -> None:
-    """Settings that JAX reads from the environment when it is imported; a user's own stay."""
+def _prepare_libraries() -> None:
+    """Settings read from the environment when NumPy and JAX are imported; a user's own stay."""
+    os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", _BLAS_WAITS)
     flags = os.environ.get("XLA_FLAGS", "")
     if "xla_backend_extra_options" not in flags:
         option = f"--xla_backend_extra_options={_FAST_LOOPS}=65536"
