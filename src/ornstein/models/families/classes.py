@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Self
 
 import jax
@@ -156,17 +157,19 @@ def drawn_classes(probabilities: Vector, rng: Rng) -> Vector:
     return above.sum(axis=1).clip(max=classes - 1).astype(float)
 
 
-@jax.custom_jvp
-def log_sum_exp(x: Array) -> Array:
-    """``log sum exp(x)`` over the last axis, stable, its derivative the softmax."""
-    top = x.max(axis=-1, keepdims=True)
-    return jnp.log(jnp.exp(x - top).sum(axis=-1)) + top[..., 0]
+@partial(jax.custom_jvp, nondiff_argnums=(1,))
+def log_sum_exp(x: Array, axis: int = -1) -> Array:
+    """``log sum exp(x)`` over an axis, stable, its derivative the softmax."""
+    top = x.max(axis=axis, keepdims=True)
+    return jnp.log(jnp.exp(x - top).sum(axis=axis)) + top.squeeze(axis)
 
 
 @log_sum_exp.defjvp
-def _log_sum_exp_jvp(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
+def _log_sum_exp_jvp(
+    axis: int, primals: tuple[Array], tangents: tuple[Array]
+) -> tuple[Array, Array]:
     (x,), (dx,) = primals, tangents
-    return log_sum_exp(x), (jax.nn.softmax(x, axis=-1) * dx).sum(axis=-1)
+    return log_sum_exp(x, axis), (jax.nn.softmax(x, axis=axis) * dx).sum(axis=axis)
 
 
 @dataclass(frozen=True)
@@ -217,7 +220,7 @@ class Categorical(Family):
 
     def folded_loss(self, along: Array, rows: PyTree, hyper: PyTree) -> Array:
         offset = rows["offset"].T
-        change = log_sum_exp((along + offset).T) - log_sum_exp(offset.T)
+        change = log_sum_exp(along + offset, 0) - log_sum_exp(offset, 0)
         return change - (rows["y"].T * along).sum(axis=0)
 
     def folded_remainder_loss(self, along: Array, rows: PyTree, hyper: PyTree) -> Array:
