@@ -13,6 +13,7 @@ from scipy.special import digamma, polygamma
 import ornstein as orn
 from ornstein._base.types import Vector
 from ornstein.results.accuracy import measure
+from ornstein.results.noise import spaced
 
 COUNTS = np.array([3, 8, 40])  # events of three groups: their log rates are skewed the less
 ROWS = 50
@@ -287,3 +288,13 @@ def test_where_it_cannot_be_measured_the_reason_is_given() -> None:
     none = orn.sample(post, draws=8)
     with pytest.raises(orn.InputError, match="no draws: the run ended before"):
         type(none)(**{**vars(none), "flat": none.flat[:, :0]}).diagnose()
+
+
+def test_X12_of_very_many_draws_some_are_judged(post: orn.Posterior) -> None:
+    """So that a long run is diagnosed in no more time."""
+    draws = exact_draws(3, 100_000)
+    found = orn.check(post, draws)
+    expected = orn.check(post, spaced(draws, 2**15))
+    np.testing.assert_array_equal(found.mean_error, expected.mean_error)
+    np.testing.assert_array_equal(found.sd_mc_error, expected.sd_mc_error)
+    assert found.verdict == "ok"

@@ -30,6 +30,7 @@ from ornstein.results.verdicts import CANNOT_TELL, worst
 _WORK = 2e9  # multiplications: a second or two, in proportion more beyond MATRICES parameters
 _FEWEST, _MOST = 256, 2048  # draws at which gradients are taken
 _PER_PARAMETER = 4  # draws
+_MOST_JUDGED = 2**15  # draws: their own error is then far below what is judged
 _LARGEST = 5000  # parameters: beyond, it would take minutes
 MATRICES = 500
 """Parameters up to which the draws' covariance is inverted."""
@@ -220,7 +221,8 @@ def check(post: Posterior, draws: Any) -> Accuracy:
     of the log posterior is zero, its covariance with the parameters is minus the identity (X12).
     What the draws give instead says how far their means and standard deviations are off. The error
     of too few draws counts, too: it is that of these draws. A mode that no draw has visited is not
-    seen. Beyond 500 parameters, up to 5,000, each is judged on its own, by some thousand draws.
+    seen. Of more than 32,768 draws so many are judged, evenly spaced. Beyond 500 parameters, up to
+    5,000, each is judged on its own, by some thousand draws.
 
     Parameters
     ----------
@@ -283,7 +285,7 @@ def measure(
             f"check needs at least {fewest} draws of {post.dim:,} parameters, found {len(flat)}. "
             "Make more."
         )
-    flat = spaced(flat, 2 * _MOST) if wide else flat
+    flat = spaced(flat, 2 * _MOST if wide else _MOST_JUDGED)
     scale(flat, labels)
     center, blocks = (
         flat[:, : post.dim].mean(axis=0),
