@@ -51,10 +51,11 @@ def first_start(
     elif plan is None:
         with phase("planning", asked.progress):
             plan = planner.plan(post, **options)
-    if target is not None and learning is not None:
+    if target is not None and learning is not None and plan is not None:
         key = jax.random.fold_in(asked.key, _FRESH - 1)
         run = asked.chains, asked.dtype, key, asked.progress, tolerance
-        post, plan, beside = anchored(post, options, learning, target, *run)
+        wanted = asked.draws if isinstance(asked.draws, int) else None
+        post, plan, beside = anchored(post, plan, options, learning, target, *run, wanted)
         plan = replace(plan, dispersion=1.0)
         if asked.dispersion is not None:
             beside = beside.spread()

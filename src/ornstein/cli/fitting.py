@@ -18,12 +18,12 @@ from ornstein._base.errors import InputError
 from ornstein.cli.options import (
     AsJson,
     BatchSize,
-    Draws,
     Interval,
     Model,
     NoiseScale,
     PriorPrecision,
     Seed,
+    SomeDraws,
     TablePath,
     Unseen,
     say_unseen,
@@ -50,6 +50,8 @@ if TYPE_CHECKING:
 
 _COLOURS = {"warn": "yellow", "fail": "red"}  # of answers
 
+
+_MIXED_DRAWS = 1000  # of a chain of a model with random effects, whose sums take most of the time
 
 _WIDE = 10_000  # characters, of a terminal that has room for any table
 
@@ -80,7 +82,7 @@ def fit(
         ),
     ] = None,
     batch_size: BatchSize = None,
-    draws: Draws = 1000,
+    draws: SomeDraws = None,
     prior_precision: PriorPrecision = None,
     noise_scale: NoiseScale = None,
     prior: Annotated[
@@ -298,6 +300,7 @@ def _fit(
     from ornstein.storage.checkpoint import keep_answer
     from ornstein.storage.folders import Writer
     from ornstein.tables import fit_tables
+    from ornstein.tables.formulas.learning import FormulaTable
     from ornstein.tables.model import read_new
     from ornstein.tables.regression_report import regression_sections
     from ornstein.tables.text_files import NumberMarks
@@ -318,6 +321,8 @@ def _fit(
     new_frame = None if new is None else read_new(new, encoded.encoding, marks, unseen)
     run = {name: value for name, value in options.items() if name not in READING}
     run |= {"clusters": clusters, "priors": read_priors(run.pop("prior"))}
+    if run["draws"] is None and isinstance(encoded, FormulaTable) and encoded.encoding.random:
+        run["draws"] = _MIXED_DRAWS
     say = Console(stderr=True, quiet=wanted.quiet, highlight=False)
     fitted = fit_tables.fit_table(encoded, progress=bars, checkpoint=checkpoint, marks=marks, **run)
     with phase("checking the draws", bars):

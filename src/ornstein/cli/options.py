@@ -24,6 +24,14 @@ Model = Annotated[
 TablePath = Annotated[Path, typer.Argument(help="CSV or Parquet file.")]
 BatchSize = Annotated[int | None, typer.Option(min=1, help="Rows per minibatch.")]
 Draws = Annotated[int, typer.Option(min=8, help="Draws per chain; there are four.")]
+SomeDraws = Annotated[
+    int | None,
+    typer.Option(
+        min=8,
+        help="Draws per chain; there are four. 1,000 if not given, or as many as are enough where "
+        "draws take long.",
+    ),
+]
 PriorPrecision = Annotated[
     float | None, typer.Option(help="Of standardised coefficients; drawn if not given.")
 ]

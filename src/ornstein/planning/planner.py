@@ -183,6 +183,24 @@ def replan(post: Posterior, near: Plan) -> Plan:
     return tune_chain(task, near.batches.scheme, near.batch_size, anchored)
 
 
+def of_all_rows(post: Posterior, near: Plan) -> Plan:
+    """A chain's plan whose steps take all rows, under another prior than that of ``near``.
+
+    Optimum and curvature are found again. What is known of batches' noise, of which all rows have
+    none, is that of ``near``: estimating it takes most of a plan's time.
+    """
+    theta = find_optimum(post)
+    geometry = estimation.around(post, theta, structures.find(near.structure), None, 0)
+    anchored = near.anchor
+    if anchored is not None:
+        slope, seen = post.num_data * geometry.gradient, fingerprint((post.data, post.hyper))
+        anchored = replace(anchored, slope=slope, seen=seen, multiplicity=None)
+    method, options = methods.METHODS[near.method], dict(near.options)
+    named = tuple(post.labels), post.layout, post.model
+    task = Task(method, near.structure, options, geometry, *named)
+    return tune_chain(task, "windows", post.num_data, anchored)
+
+
 def retuned(plan: Plan, batch_size: int, **options: Any) -> Plan:
     """A chain's plan with another batch size and other options: nothing is estimated again.
 
