@@ -8,6 +8,7 @@ import pytest
 
 import ornstein as orn
 from ornstein.models import Effects
+from ornstein.models.random_effects.covariances import Covariance
 from ornstein.models.random_effects.posterior import MixedPosterior
 
 X = np.arange(12.0)[:, None] % 5
@@ -32,9 +33,10 @@ def priors(post: MixedPosterior) -> dict[str, Any]:
     """Of standard deviations by name, and the concentrations."""
     found: dict[str, Any] = {"sigma": post.specification.noise_prior}
     for grouping in post.specification.groupings:
-        own = [prior for cov in grouping.covariances for prior in cov.priors]
+        drawn = [cov for cov in grouping.covariances if isinstance(cov, Covariance)]
+        own = [prior for cov in drawn for prior in cov.priors]
         found |= dict(zip(grouping.hyper_labels(), own, strict=False))
-        found[f"cor({grouping.name})"] = [cov.concentration for cov in grouping.covariances]
+        found[f"cor({grouping.name})"] = [cov.concentration for cov in drawn]
     return found
 
 

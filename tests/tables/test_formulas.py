@@ -247,7 +247,8 @@ def test_problems_of_tables_are_named() -> None:
     many = pd.DataFrame({"y": np.arange(3000.0), "g": [f"l{i % 1500}" for i in range(3000)]})
     assert len(tables.learn_formula(many, "y ~ (1|g)").encoding.random[0].levels) == 1500
     with pytest.raises(orn.InputError, match="Make it a random effect"):
-        tables.learn_formula(many, "y ~ g")
+        tables.learn_formula(many.assign(x=many["y"] % 7), "y ~ x:g")
+    assert tables.learn_formula(many, "y ~ g").encoding.many[0].name == "g"
     lacking = frame()
     lacking.loc[3, "x"] = np.nan
     with pytest.raises(orn.InputError, match="Missing values in 'x'"):

@@ -257,11 +257,11 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     ("Surv(wait, event) ~ x + (1|g)", {}, "'event' has labels; Surv needs"),
     ("Surv(wait, n) ~ x + (1|g)", {}, "event must hold 1"),
     ("grade ~ x + (1|g)", {"family": "softmax"}, "has several predictors"),
-    ("y ~ x + (1|g)", {"method": "exact"}, "which has steps of its own"),
-    ("y ~ x + (1|g)", {"hyper": "learn"}, "standard deviations are drawn"),
-    ("y ~ x + (1|g)", {"noise_scale": 2.0}, "which draws it"),
+    ("y ~ x + (1|g)", {"method": "exact"}, "whose fit has steps of its own"),
+    ("y ~ x + (1|g)", {"hyper": "learn"}, "draws standard deviations"),
+    ("y ~ x + (1|g)", {"noise_scale": 2.0}, "whose fit draws it"),
     ("y ~ x + (1|g)", {"checkpoint": "somewhere"}, "cannot be checkpointed"),
-    ("y ~ x + (1|g)", {"clusters": np.arange(40)}, "leave out clusters"),
+    ("y ~ x + (1|g)", {"clusters": np.arange(40)}, "leave them out, and give"),
     ("y ~ x + (1|g)", {"priors": {"zz": orn.Normal()}}, "priors"),
 ]
 

@@ -120,7 +120,9 @@ def many(count: int, word: str = "w{}") -> pd.DataFrame:
 def test_many_levels_and_classes() -> None:
     assert tables.learn(many(100), "y", "linear").X.shape == (300, 99)
     assert tables.guess_model(many(100), "b")[0] == "softmax"
-    with pytest.raises(orn.InputError, match=r"'b' has 101 levels.*at most 100.*free text"):
+    with pytest.raises(
+        orn.InputError, match=r"'b' has 101 levels.*at most 100.*so few rows.*free text"
+    ):
         tables.learn(many(101), "y", "linear")
     typo = many(101, "{}.5").replace({"b": {"7.5": "7.S"}})
     with pytest.raises(orn.InputError, match=r"Most of them are numbers, but not '7\.S'; correct"):

@@ -7,12 +7,10 @@ from contextlib import contextmanager
 from functools import partial
 from inspect import signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import typer
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from ornstein._base.errors import InputError
 from ornstein.cli.options import (
@@ -43,17 +41,13 @@ from ornstein.cli.reading_options import (
     reading,
 )
 from ornstein.cli.root import Quiet, app, load, since_start
+from ornstein.cli.summaries import print_summary
 from ornstein.cli.wording import answer_in_options, diagnosis_in_options, in_options
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 _COLOURS = {"warn": "yellow", "fail": "red"}  # of answers
 
 
 _MIXED_DRAWS = 1000  # of a chain of a model with random effects, whose sums take most of the time
-
-_WIDE = 10_000  # characters, of a terminal that has room for any table
 
 
 @app.command()
@@ -362,7 +356,7 @@ def _fit(
         return not failed(answered)
     for answer in answered:
         say.print(str(answer), style=_COLOURS.get(answer.verdict), markup=False, soft_wrap=True)
-    _print_summary(found.drop(columns=report.LEFT_OUT), say, wanted.details)
+    print_summary(found.drop(columns=report.LEFT_OUT), say, wanted.details)
     if wanted.details:
         say.print(f"Details\n{in_options(str(diagnosis))}", markup=False, soft_wrap=True)
     took = f"{since_start():.0f} s, of which sampling {fitted.result.seconds:.2g} s"
@@ -372,31 +366,3 @@ def _fit(
         what = f"{len(new_frame):,} rows predicted: {place / 'predictions.csv'}"
         say.print(what, markup=False, soft_wrap=True)
     return not failed(answered)
-
-
-def _print_summary(found: "pd.DataFrame", say: Console, details: bool) -> None:
-    """The coefficients; where the terminal is narrow, the columns that say most of them.
-
-    How well every one mixed is a detail.
-    """
-    from ornstein.results import report
-
-    console = Console()
-    read = report.MIXING
-    found = found.rename(columns=read) if details else found.drop(columns=list(read))
-    ends = [name for name in found.columns if name.startswith("ratio ")]
-    mixing = [name for name in found.columns if name in read.values()]
-    fewer: list[str]
-    for fewer in ([], ends, [*ends, *mixing[:1]], [*ends, *mixing], [*ends, *mixing, "sd"]):
-        some = found.drop(columns=fewer)
-        shown = Table("", *some.columns)
-        for name, row in report.cells(some):
-            shown.add_row(escape(name), *row)
-        if Console(width=_WIDE).measure(shown).maximum <= console.width:
-            break
-    console.print(shown)
-    if "per" in found:
-        said = "A ratio is for as much more of a column as 'per' says: one standard deviation of "
-        say.print(f"{said}numbers, 1 of levels.")
-    if fewer:
-        say.print("Further columns, for which the terminal is too narrow, are in summary.csv.")

@@ -82,7 +82,7 @@ def find_anchor(post: MixedPosterior, near: MixedAnchor | None = None) -> MixedA
     phi[: spec.fixed] = post.prior_mean
     b = np.zeros((spec.leaf.width, spec.leaf.levels))
     found = _optimum(post, around(post, phi, b, lam, 0, None), lam, _ROUGH)
-    for _ in range(_ROUNDS):
+    for _ in range(_ROUNDS if spec.count else 0):
         ascended = _ascended(post, found)
         change = np.abs(ascended - found.lam).max()
         found = _optimum(post, found, ascended, _ROUGH)
@@ -213,6 +213,8 @@ def _precisions(spec: Specification, lam: Array, fixed: Array) -> tuple[Array, A
 def _ascended(post: MixedPosterior, anchor: MixedAnchor, beside: float = 0.0) -> Vector:
     """Hyperparameters that maximise their expected log-density under the Gaussian there."""
     spec = post.specification
+    if not spec.count:
+        return anchor.lam
     root = anchor.precision(post).root()
     scatters = _expected_scatters(spec, anchor, root)
     squares = 0.0

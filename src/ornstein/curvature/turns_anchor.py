@@ -109,7 +109,7 @@ def _improved(
             at = arrow_sums.rows_at(own.specification, rows, here.phi, here.b, here.lam)
             power = _power(models[-1], here.lam)
             moved = np.sqrt(power * (at.curvature * (predictor - last) ** 2).sum())
-            if moved < still and np.abs(lam - before).max() < _SETTLED:
+            if moved < still and np.abs(lam - before).max(initial=0.0) < _SETTLED:
                 break
         last = predictor
     posts = tuple(model.given(place) for model in models)

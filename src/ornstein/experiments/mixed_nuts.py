@@ -12,6 +12,7 @@ from numpyro.infer import MCMC, NUTS
 from ornstein._base.precision import double_precision
 from ornstein._base.types import Vector
 from ornstein.models.hyper_priors import Exponential, HalfNormal, HalfStudentT
+from ornstein.models.random_effects.covariances import Covariance
 from ornstein.models.random_effects.posterior import MixedPosterior
 from ornstein.models.random_effects.specification import Specification
 
@@ -70,6 +71,7 @@ def _model(post: MixedPosterior) -> Any:
             columns = jnp.ones((rows.size, 1)) if design is None else jnp.asarray(design)
             sds, cors, at = [], [], 0
             for part, cov in enumerate(grouping.covariances):
+                assert isinstance(cov, Covariance)
                 name = f"{number}_{part}"
                 sd = jnp.stack(
                     [

@@ -7,6 +7,7 @@ differentiate than JAX's.
 
 from ornstein.models.families import log_sum_exp, softplus
 from ornstein.models.random_effects.builder import mixed
+from ornstein.models.random_effects.contrasts import FixedEffects
 from ornstein.models.random_effects.groupings import Effects
 from ornstein.models.ready_made import linear, logistic, poisson, softmax
 from ornstein.models.regressions import (
@@ -25,4 +26,4 @@ from ornstein.models.regressions import (
 __all__ = ["beta", "binomial", "exponential", "gamma", "hurdle_poisson", "linear", "logistic"]
 __all__ += ["negative_binomial", "ordinal", "poisson", "softmax", "student_t", "weibull"]
 __all__ += ["log_sum_exp", "softplus", "zero_inflated_poisson"]
-__all__ += ["Effects", "mixed"]
+__all__ += ["Effects", "FixedEffects", "mixed"]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ornstein._base import checks
 from ornstein._base.errors import InputError
@@ -87,28 +88,39 @@ def _measure(name: str, draws: Vector, **options: Any) -> Vector:
 
 
 def summary_table(
-    labels: Sequence[str], leaves: Sequence[Vector], interval: float
+    labels: Sequence[str],
+    leaves: Sequence[Vector],
+    interval: float,
+    measured: npt.NDArray[np.intp] | slice = slice(None),
 ) -> "pd.DataFrame":
     """Mean, sd, central interval, MCSE, ESS and R-hat, one line per parameter.
 
     ``leaves`` are draws (chains, draws, ...), ``labels`` the names of all numbers in them.
+    MCSE, ESS and R-hat, which take long, are those of ``measured`` ones; NaN of others.
     """
     import pandas as pd
 
     tail = (1 - mass(interval)) / 2
     draws = np.concatenate([leaf.reshape(*leaf.shape[:2], -1) for leaf in leaves], axis=2)
     draws = draws.astype(float)
+
+    def of_measured(values: Vector) -> Vector:
+        found = np.full(draws.shape[2], np.nan)
+        found[measured] = values
+        return found
+
+    some = draws[..., measured]
     values = draws.reshape(-1, draws.shape[-1])
     ends = np.quantile(values, [tail, 1 - tail], axis=0)
     columns = {
         "mean": values.mean(axis=0),
         "sd": values.std(axis=0, ddof=1),
         **dict(zip(interval_ends(interval), ends, strict=True)),
-        "mcse_mean": _measure("mcse", draws, method="mean"),
-        "mcse_sd": _measure("mcse", draws, method="sd"),
-        "ess_bulk": ess(draws),
-        "ess_tail": ess(draws, "tail"),
-        "r_hat": rhat(draws),
+        "mcse_mean": of_measured(_measure("mcse", some, method="mean")),
+        "mcse_sd": of_measured(_measure("mcse", some, method="sd")),
+        "ess_bulk": of_measured(ess(some)),
+        "ess_tail": of_measured(ess(some, "tail")),
+        "r_hat": of_measured(rhat(some)),
     }
     return pd.DataFrame(columns, index=list(labels))
 

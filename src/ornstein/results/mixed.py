@@ -23,11 +23,11 @@ from ornstein.results.mixed_draws import (
     GroupDraws,
     MixedDraws,
     RowEffects,
-    factors,
+    factors_of,
 )
-from ornstein.results.mixed_files import variable
+from ornstein.results.mixed_files import drawn_as, variable
 from ornstein.results.mixed_rows import new_rows
-from ornstein.results.predictive import Prediction
+from ornstein.results.predictive import Prediction, evenly_spaced
 from ornstein.sampling.settings import Status
 from ornstein.storage.folders import Writer, write_folder
 
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from ornstein.results.diagnosis import Diagnosis
 
 _BLOCK = 2**22  # numbers of draws by rows made at once
+_MEASURED = 1000  # levels of fixed factors
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,8 +79,34 @@ class MixedResult:
 
     @property
     def names(self) -> list[str]:
-        """Of coefficients, standard deviations and correlations, and the family's parameters."""
-        return [*self.fixed_names, *self.posterior.hyper_labels]
+        """Of coefficients, standard deviations and correlations, and the family's parameters.
+
+        The coefficients of fixed factors' levels, of which there may be many, come last.
+        """
+        return [*self.fixed_names, *self.posterior.hyper_labels, *self.contrast_names]
+
+    @property
+    def contrast_names(self) -> list[str]:
+        """Of the coefficients of fixed factors' levels, without those of baselines."""
+        post, found = self.posterior, list[str]()
+        for number, (grouping, levels) in enumerate(
+            zip(post.specification.groupings, post.levels, strict=True)
+        ):
+            if grouping.fixed:
+                kept = np.isfinite(post.units.effects[number][0])
+                found += grouping.effect_labels(levels[kept].tolist())
+        return found
+
+    @cached_property
+    def contrasts(self) -> Vector:
+        """Their draws, (chains, draws, n)."""
+        post = self.posterior
+        pieces = [np.zeros((*self.lam.shape[:2], 0))]
+        for number, grouping in enumerate(post.specification.groupings):
+            if grouping.fixed:
+                kept = np.isfinite(post.units.effects[number][0])
+                pieces.append(self.effects_of(grouping.name)[:, :, 0, kept])
+        return np.concatenate(pieces, axis=-1)
 
     @property
     def fixed_names(self) -> list[str]:
@@ -125,7 +152,7 @@ class MixedResult:
             shape = *self.phi.shape[:2], grouping.width, -1
             found = self.phi[..., place].reshape(*shape)
         scale = self.posterior.units.effect_scale(number)
-        return found if (scale == 1).all() else found * scale[:, None].astype(found.dtype)
+        return found if (scale == 1).all() else found * scale.astype(found.dtype)
 
     @property
     def auxiliary(self) -> dict[str, Vector]:
@@ -144,11 +171,10 @@ class MixedResult:
         """All draws in the user's units, one after another."""
         post = self.posterior
         spec, at, groups = post.specification, 0, []
-        hyper = self.hyper_draws.reshape(-1, self.hyper_draws.shape[-1])
+        hyper = np.concatenate(self.hyper_draws)
         for grouping, levels in zip(spec.groupings, post.levels, strict=True):
             mine = hyper[:, at : at + grouping.count]
-            blocks = [cov.size for cov in grouping.covariances]
-            factor = factors(mine[:, : grouping.width], mine[:, grouping.width :], blocks)
+            factor = factors_of(grouping, mine)
             effects = self.effects_of(grouping.name).reshape(len(hyper), grouping.width, -1)
             groups.append(GroupDraws(grouping.name, levels, grouping.columns, effects, factor))
             at += grouping.count
@@ -163,14 +189,17 @@ class MixedResult:
             return self.fixed[..., self.fixed_names.index(name)]
         if name in post.hyper_labels:
             return self.hyper_draws[..., post.hyper_labels.index(name)]
+        if name in self.contrast_names:
+            return self.contrasts[..., self.contrast_names.index(name)]
         for grouping, levels in zip(post.specification.groupings, post.levels, strict=True):
-            if not name.startswith(f"b[{grouping.name}="):
+            if grouping.fixed or not name.startswith(f"b[{grouping.name}="):
                 continue
             labels = grouping.effect_labels(levels.tolist())
             if name in labels:
                 found = self.effects_of(grouping.name)
                 return found.reshape(*found.shape[:2], -1)[..., labels.index(name)]
-        known = [*self.names, *(f"b[{g.name}=LEVEL]" for g in post.specification.groupings)]
+        random = [g.name for g in post.specification.groupings if not g.fixed]
+        known = [*self.names, *(f"b[{group}=LEVEL]" for group in random)]
         raise InputError(
             f"no draws of the name {checks.shown(name)}.{checks.nearest(name, known)} There are "
             f"{checks.few(known, 12)}."
@@ -179,7 +208,18 @@ class MixedResult:
     @property
     def flat(self) -> Vector:
         """Draws of all that :attr:`names` lists, (chains, draws, n)."""
-        return np.concatenate([self.fixed, self.hyper_draws], axis=-1).astype(float)
+        parts = self.fixed, self.hyper_draws, self.contrasts
+        return np.concatenate(parts, axis=-1).astype(float)
+
+    @property
+    def measured(self) -> npt.NDArray[np.intp]:
+        """Numbers of the :attr:`names` whose mixing is measured, which takes long for thousands.
+
+        All but some of the levels of fixed factors, where these have more than 1,000.
+        """
+        count = self.contrasts.shape[2]
+        others = len(self.names) - count
+        return np.concatenate([np.arange(others), others + evenly_spaced(count, _MEASURED)])
 
     def require_draws(self) -> None:
         """Nothing: a run that did not end raised."""
@@ -213,6 +253,9 @@ class MixedResult:
     def summary(self, interval: float = 0.9) -> "pd.DataFrame":
         """Mean, sd, central interval, MCSE, ESS and R-hat of coefficients and sds.
 
+        Of more than 1,000 levels of fixed factors the last are measured for some only
+        (:attr:`measured`).
+
         Examples
         --------
         >>> import ornstein as orn
@@ -220,7 +263,8 @@ class MixedResult:
         >>> orn.sample(post, draws=50).summary().index.tolist()
         ['intercept', 'sd(g)', 'sigma']
         """
-        return arviz.summary_table(self.names, [self.fixed, self.hyper_draws], interval)
+        parts = [self.fixed, self.hyper_draws, self.contrasts]
+        return arviz.summary_table(self.names, parts, interval, self.measured)
 
     def effects(self, group: str, interval: float = 0.9) -> "pd.DataFrame":
         """Mean, sd and central interval of a group's effects, a line for every level."""
@@ -250,11 +294,10 @@ class MixedResult:
         named: dict[str, Vector] = {"coef": self.fixed[..., : len(coef)]} if coef else {}
         dims: dict[str, list[str]] = {"coef": ["coef_column"]} if coef else {}
         coords: dict[str, Any] = {"coef_column": coef} if coef else {}
-        for number, name in enumerate(self.names):
-            if number >= len(coef):
-                named[variable(name)] = self[name]
+        for name in [*self.fixed_names[len(coef) :], *post.hyper_labels]:
+            named[variable(name)] = self[name]
         for grouping, levels in zip(post.specification.groupings, post.levels, strict=True):
-            key, along = variable(f"b[{grouping.name}]"), variable(grouping.name)
+            key, along = drawn_as(grouping), variable(grouping.name)
             named[key] = self.effects_of(grouping.name)
             dims[key] = [f"{along}_effect", along]
             coords[f"{along}_effect"] = list(grouping.columns)

@@ -38,7 +38,9 @@ _ACCEPTED = (0.4, 0.1)  # shares of steps
 
 def diagnose_mixed(result: MixedResult) -> Diagnosis:
     """R-hat and effective draws of all coefficients and hyperparameters, and X12."""
-    found = [_stationarity(result.flat), _effective(result.flat, result.names)]
+    measured = result.measured
+    draws, names = result.flat[..., measured], [result.names[i] for i in measured]
+    found = [_stationarity(draws), _effective(draws, names)]
     if result.plan.steps != "minibatch":
         found.append(_acceptance(result))
     if result.plan.steps == "turns":
@@ -127,8 +129,7 @@ def _accuracy(result: MixedResult) -> Accuracy:
             f"{dim:,} coefficients, effects of smaller groups and hyperparameters are too many to "
             "be judged together; see R-hat and effective draws"
         )
-    lam = result.lam.reshape(-1, spec.count).astype(float)
-    phi = result.phi.reshape(-1, spec.head).astype(float)
+    lam, phi = (np.concatenate(part).astype(float) for part in (result.lam, result.phi))
     b = result.b.reshape(len(lam), *result.b.shape[2:])
     needed = max(_FEWEST, _PER_PARAMETER * dim)
     each = spec.leaf.levels * spec.head if exact else post.num_data * (spec.fixed + 8)

@@ -8,13 +8,17 @@ import numpy as np
 import numpy.typing as npt
 
 from ornstein._base.types import Vector
+from ornstein.models.random_effects.groupings import Grouping
 
 AnyArray = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)
 class GroupDraws:
-    """A group's effects, (draws, q, levels), and factors of their covariance, (draws, q, q)."""
+    """A group's effects, (draws, q, levels), and factors of their covariance, (draws, q, q).
+
+    Of a fixed factor, whose new levels are not drawn, the factors are 0.
+    """
 
     name: str
     levels: AnyArray
@@ -100,6 +104,14 @@ class MixedDraws(NamedTuple):
     groups: tuple[GroupDraws, ...]
     auxiliary: Mapping[str, Vector]
     noise_scale: Vector | float
+
+
+def factors_of(grouping: Grouping, hyper: Vector) -> Vector:
+    """A grouping's factors by draws of its standard deviations, then correlations."""
+    if grouping.fixed:
+        return np.zeros((len(hyper), 1, 1))
+    blocks = [cov.size for cov in grouping.covariances]
+    return factors(hyper[:, : grouping.width], hyper[:, grouping.width :], blocks)
 
 
 def factors(sds: Vector, cors: Vector, blocks: Sequence[int]) -> Vector:

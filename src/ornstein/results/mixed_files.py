@@ -10,12 +10,17 @@ import numpy.typing as npt
 from ornstein._base.errors import InputError
 from ornstein._base.types import Vector
 from ornstein.models.random_effects.groupings import Grouping
-from ornstein.results.mixed_draws import GroupDraws, MixedDraws, factors
+from ornstein.results.mixed_draws import GroupDraws, MixedDraws, factors_of
 
 
 def variable(name: str) -> str:
     """A name as NetCDF takes it, which a slash would split."""
     return name.replace("/", "|")
+
+
+def drawn_as(grouping: Grouping) -> str:
+    """The variable that has a grouping's effects."""
+    return variable(f"{'coef' if grouping.fixed else 'b'}[{grouping.name}]")
 
 
 def read_mixed(
@@ -44,13 +49,9 @@ def read_mixed(
         groups = []
         for grouping, levels in groupings.items():
             named = [flat(drawn[variable(name)]) for name in grouping.hyper_labels()]
-            sds, cors = np.stack(named[: grouping.width], 1), named[grouping.width :]
-            factor = factors(
-                sds,
-                np.stack(cors, axis=1) if cors else np.zeros((count, 0)),
-                [cov.size for cov in grouping.covariances],
-            )
-            effects = drawn[variable(f"b[{grouping.name}]")]
+            hyper = np.stack(named, axis=1) if named else np.zeros((count, 0))
+            factor = factors_of(grouping, hyper)
+            effects = drawn[drawn_as(grouping)]
             shape = count, grouping.width, grouping.levels
             groups.append(
                 GroupDraws(grouping.name, levels, grouping.columns, effects.reshape(shape), factor)

@@ -35,14 +35,17 @@ def new_rows(
 def _group(
     post: MixedPosterior, number: int, draws: GroupDraws, table: Vector, given: Any
 ) -> GroupOfRows:
-    """New rows' levels and columns; all levels are new where none are given."""
+    """New rows' levels and columns; all levels of a random effect are new where none are given."""
     columns = post.slope_columns
     if columns is None:
         raise InputError(
             "this posterior is a formula's, whose terms make the columns of new rows: fit it "
             "by tables.fit_table, whose model predicts."
         )
-    design = _design(draws, columns[number], table)
+    fixed = post.specification.groupings[number].fixed
+    design = np.ones((len(table), 1)) if fixed else _design(draws, columns[number], table)
+    if given is None and fixed:
+        raise InputError(f"groups must have {draws.name!r}, whose effects are fixed.")
     if given is None:
         return GroupOfRows(draws, np.full(len(table), -1), np.arange(len(table)), design)
     labels = np.asarray(given)
@@ -51,7 +54,14 @@ def _group(
             f"groups[{draws.name!r}] must have one label for each of {len(table)} "
             f"rows, found shape {labels.shape}."
         )
-    return GroupOfRows(draws, *draws.matched(labels), design)
+    known, fresh = draws.matched(labels)
+    if fixed and (known < 0).any():
+        new = [str(label) for label in np.unique(labels[known < 0]).tolist()]
+        raise InputError(
+            f"groups[{draws.name!r}] has levels that the data have not, and whose fixed effects "
+            f"are not known: {checks.names_of(new)}."
+        )
+    return GroupOfRows(draws, known, fresh, design)
 
 
 def _table(post: MixedPosterior, X: Any, groups: Mapping[str, Any]) -> Vector:

@@ -23,6 +23,8 @@ def variance_components(result: MixedResult, interval: float = 0.9) -> "pd.DataF
     post, draws = result.posterior, result.own
     parts: dict[str, Vector] = {}
     for number, group in enumerate(draws.groups):
+        if post.specification.groupings[number].fixed:
+            continue
         scale = post.units.effects[number]
         squares = post.rows.design_products(number)
         if not post.specification.groupings[number].plain:

@@ -6,7 +6,7 @@ reference (the model has an intercept); they are centred and keep their unit, so
 an effect does not depend on how rare its level is.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ornstein._base import checks
-from ornstein._base.checks import few, names_of, shown
+from ornstein._base.checks import names_of, shown
 from ornstein._base.errors import InputError
 from ornstein._base.problems import Problems
 from ornstein._base.types import Vector
@@ -26,6 +26,7 @@ from ornstein.tables import columns
 from ornstein.tables.arrow import arrow_table
 from ornstein.tables.columns import Floats, complete_rows, listing, missing_counts
 from ornstein.tables.dates import DateColumn
+from ornstein.tables.levels import ManyLevels, Unseen, places_of
 
 MISSING = ("refuse", "drop", "impute")
 UNSEEN = ("error", "baseline", "average")
@@ -144,38 +145,16 @@ class CategoricalColumn:
         A level that was not learned is an ``error``, or counts as the first (``baseline``), or as
         the mean of those in the table that was learned (``average``).
         """
-        place, new = _places(self.levels, self.name, column)
+        place, new = places_of(self.levels, self.name, column)
         if new is not None:
             if unseen == "error":
-                raise InputError(
-                    f"Column {shown(self.name)} has {new.sentence('levels')}. Known are "
-                    f"{names_of(level for level in self.levels if level is not None)}. Correct "
-                    "them, or predict those rows nevertheless: unseen='average' "
-                    "takes the mean of the known levels, 'baseline' the first."
-                )
+                raise new.refused(self.levels)
             place[new.rows] = 0 if unseen == "baseline" else -1
         indicator = (place[:, None] == np.arange(1, len(self.levels))).astype(np.float64)
         return np.where(place[:, None] < 0, 0.0, indicator - np.array(self.centres))
 
 
-class Unseen(NamedTuple):
-    """Levels of a column that were not learned, and the rows that have them, from 0."""
-
-    column: str
-    levels: tuple[str, ...]
-    rows: npt.NDArray[np.intp]
-
-    def sentence(self, what: str) -> str:
-        """How many rows have which levels, and where."""
-        where = few([str(row + 1) for row in self.rows.tolist()])
-        rows = "row" if len(self.rows) == 1 else "rows"
-        return (
-            f"{what} that were not learned in {len(self.rows):,} {rows} ({where}, the first being "
-            f"1): {names_of(self.levels)}"
-        )
-
-
-Column: TypeAlias = NumericColumn | CategoricalColumn | DateColumn
+Column: TypeAlias = NumericColumn | CategoricalColumn | DateColumn | ManyLevels
 
 
 @codec.register
@@ -199,7 +178,7 @@ class Target:
         """The target as ``y``: class numbers (int64) or numbers (float64)."""
         if self.classes is None:
             return (columns.numbers(self.name, column) - self.centre) / self.scale
-        places, new = _places(self.classes, self.name, column)
+        places, new = places_of(self.classes, self.name, column)
         if new is not None:
             raise InputError(
                 f"The target {shown(self.name)} has {new.sentence('classes')}. Known are "
@@ -216,25 +195,6 @@ def _check_units(centre: float, scale: float) -> None:
 
 def _wrong(name: str, expected: str, found: Any) -> InputError:
     return InputError(f"{name} must be {expected}, found {shown(found)}.")
-
-
-def _places(
-    levels: tuple[str | None, ...], name: str, column: Any
-) -> tuple[npt.NDArray[np.intp], Unseen | None]:
-    """Which of the levels every row has: that of None, or -1, where its value is missing.
-
-    Also what is not among the levels, if anything.
-    """
-    found = columns.labels(name, column)
-    position = {level: i for i, level in enumerate(levels)}
-    absent = position.get(None, -1)
-    places = np.array([*(position.get(level, -2) for level in found.levels), absent], np.intp)
-    of_rows = places[found.codes]
-    rows = np.flatnonzero(of_rows == -2)
-    if not rows.size:
-        return of_rows, None
-    unknown = tuple(level for level in found.levels if level not in position)
-    return of_rows, Unseen(name, unknown, rows)
 
 
 @codec.register
@@ -283,9 +243,19 @@ class Encoding:
 
     @property
     def features(self) -> tuple[str, ...]:
-        """Names of the columns of ``X``, printable and no two alike."""
+        """Names of the columns of ``X`` but for level numbers, printable and no two alike."""
         names = [feature for column in self.columns for feature in column.features]
         return checks.column_names(names, len(names)) or ()
+
+    @property
+    def many(self) -> tuple[ManyLevels, ...]:
+        """Columns of many levels: the last columns of ``X`` are their levels' numbers."""
+        return tuple(one for one in self.columns if isinstance(one, ManyLevels))
+
+    @property
+    def random(self) -> tuple[()]:
+        """Groups that have random effects: none."""
+        return ()
 
     @property
     def text_columns(self) -> tuple[str, ...]:
@@ -332,22 +302,22 @@ class Encoding:
         with problems.noted():
             if self.missing != "impute":
                 refuse_missing(table)
-        ends = np.cumsum([len(column.features) for column in self.columns])
+        own = [one for one in self.columns if not isinstance(one, ManyLevels)]
+        ordered = [*own, *self.many]
+        widths = [len(column.features) or 1 for column in ordered]
+        ends = np.cumsum(widths)
         X = np.empty((table.num_rows, int(ends[-1])))
-        for column, end in zip(self.columns, ends.tolist(), strict=True):
+        for column, width, end in zip(ordered, widths, ends.tolist(), strict=True):
             with problems.noted():
                 if column.name in table.column_names:
-                    start = end - len(column.features)
-                    X[:, start:end] = column.encode(table[column.name], unseen)
+                    X[:, end - width : end] = column.encode(table[column.name], unseen)
         problems.raise_all("The table")
         return X
 
     def new_levels(self, frame: Any) -> list[Unseen]:
         """Columns of a table that have levels which were not learned, and the rows."""
-        labelled = [column for column in self.columns if isinstance(column, CategoricalColumn)]
-        table = arrow_table(frame, [column.name for column in labelled])
-        found = [_places(one.levels, one.name, table[one.name])[1] for one in labelled]
-        return [new for new in found if new is not None]
+        labelled = [one for one in self.columns if isinstance(one, CategoricalColumn | ManyLevels)]
+        return new_levels(labelled, frame)
 
     def encode_target(self, frame: Any) -> npt.NDArray[Any]:
         """The target ``y`` of every row of a table, in the units the model works in."""
@@ -373,6 +343,13 @@ class Encoding:
 
     def _chosen(self, frame: Any, problems: Problems | None = None) -> pa.Table:
         return arrow_table(frame, self.column_names, problems=problems)
+
+
+def new_levels(labelled: Sequence[CategoricalColumn | ManyLevels], frame: Any) -> list[Unseen]:
+    """Those of some columns."""
+    table = arrow_table(frame, [column.name for column in labelled])
+    found = [places_of(one.levels, one.name, table[one.name])[1] for one in labelled]
+    return [new for new in found if new is not None]
 
 
 def refuse_missing(table: pa.Table) -> None:

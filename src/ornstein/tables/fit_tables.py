@@ -103,6 +103,9 @@ def fit_table(
         raise InputError(
             "hyper='draw' draws the prior precision, and prior_precision gives it; leave one out."
         )
+    if table.encoding.random or table.encoding.many:
+        mixed = fit_mixed(table, prior_precision, noise_scale, hyper, priors, run)
+        return replace(mixed, marks=marks, scores=scores, unscored=unscored)
     if isinstance(table, FormulaTable):
         made = _fit_formula(table, prior_precision, noise_scale, hyper, priors, run)
         return replace(made, marks=marks, scores=scores, unscored=unscored)
@@ -131,8 +134,8 @@ def _collinear_remarks(model: TableModel, named: list[str]) -> list[str]:
 
 
 def _quickly(table: EncodedTable | FormulaTable) -> dict[str, Any]:
-    """How to fit a part that is only to be scored: by Laplace, unless effects are random."""
-    if isinstance(table, FormulaTable) and table.encoding.random:
+    """How to fit a part that is only to be scored: by Laplace, unless effects are looked up."""
+    if table.encoding.random or table.encoding.many:
         return {"draws": _DRAWS_OF_A_PART, "hyper": "auto"}
     return {"draws": _DRAWS_OF_A_PART, "method": "laplace", "hyper": "learn"}
 
@@ -146,8 +149,6 @@ def _fit_formula(
     run: dict[str, Any],
 ) -> TableModel:
     encoding = table.encoding
-    if encoding.random:
-        return fit_mixed(table, precision, noise_scale, hyper, priors, run)
     options = formula_options(encoding, precision, noise_scale, hyper, priors)._replace(run=run)
     names, units = encoding.features, encoding.units
     result = fitting.fit_rows(encoding.family, formula_rows(table), names, units, options)

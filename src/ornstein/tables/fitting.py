@@ -241,6 +241,12 @@ def _with_least_noise(past: Past, rows: Mapping[str, Any]) -> Past:
 
 def encoded_rows(X: npt.ArrayLike, y: npt.ArrayLike, encoding: Encoding) -> dict[str, AnyRows]:
     """Rows of an encoded table, checked."""
+    if encoding.many:
+        raise InputError(
+            f"Column {checks.shown(encoding.many[0].name)} has {len(encoding.many[0].levels):,} "
+            "levels. Models that look so many up are fitted by tables.fit_table (ornstein fit) "
+            "only; elsewhere, group its rare levels or leave it out."
+        )
     table, _ = inputs.table(X)
     classes = encoding.target.classes
     kind = type(encoding.family)

@@ -25,9 +25,12 @@ from ornstein.tables.encoding import (
     NumericColumn,
     Target,
 )
+from ornstein.tables.levels import MANY, ManyLevels, learn_many
 
 LEAST_ROWS = 5
 """Rows below which nothing is fitted."""
+
+_ROWS_OF_A_LEVEL = 5  # on average, from which a column of many levels is not taken for names
 
 
 class EncodedTable(NamedTuple):
@@ -103,6 +106,7 @@ def learn(
     _require_values(table, target)
     table, notes = _resolve_missing(table, target, missing, problems)
     guess = list[str]()
+    to_predict: Target | None = None
     with problems.noted():
         column = columns.target_column(target, table[target])
         if model is None:
@@ -111,10 +115,12 @@ def learn(
         to_predict = _learn_target(model, column, table.num_rows)
     with problems.noted():
         _refuse_few_rows(table.num_rows)
-    wishes = _Wishes(frozenset(keep), frozenset(categorical), formats)
+    single = bool(model) and FAMILIES[model]().outputs == 1
+    wishes = _Wishes(frozenset(keep), frozenset(categorical), formats, single)
     used, more = _learn_columns(table.drop_columns([target]), wishes, problems)
     problems.raise_all("The table")
     assert model is not None
+    assert to_predict is not None
     encoding = Encoding(model, missing, used, to_predict)
     X, y = encoding.encode(table), encoding.encode_target(table)
     notes += FAMILIES[model].note_on(to_predict.classes or ())
@@ -219,7 +225,7 @@ def _references(used: tuple[Column, ...]) -> list[str]:
     parts = [
         f"{shown(column.name)} with {shown(column.levels[0])}"
         for column in used
-        if isinstance(column, CategoricalColumn)
+        if isinstance(column, CategoricalColumn | ManyLevels)
     ]
     return [f"Levels are compared: those of {few(parts)}."] if parts else []
 
@@ -272,6 +278,7 @@ class _Wishes(NamedTuple):
     keep: frozenset[str]
     categorical: frozenset[str]
     dates: dict[str, str | None]
+    many: bool = False  # whether columns may have many levels
 
 
 def _learn_columns(
@@ -303,7 +310,7 @@ def _learn_columns(
             if earlier != name:
                 notes.append(f"Left out, redundant with {shown(earlier)}: {shown(name)}.")
             elif isinstance(content, Labels):
-                learned.append(_learn_labels(name, content))
+                learned.append(_learn_labels(name, content, wishes))
                 if column.type == columns.TEXT and name not in wishes.categorical:
                     notes += suspects.numbers_among(name, content)
             else:
@@ -353,7 +360,12 @@ def _digest(content: Floats | Labels) -> bytes:
     return b"numbers" + hashlib.sha256((content + 0.0).tobytes()).digest()
 
 
-def _learn_labels(name: str, found: Labels) -> CategoricalColumn:
+def _learn_labels(name: str, found: Labels, wishes: _Wishes) -> CategoricalColumn | ManyLevels:
+    count, rows = len(found.levels), int((found.codes >= 0).sum())
+    if wishes.many and MANY < count < rows:
+        told_apart = rows >= _ROWS_OF_A_LEVEL * count and not suspects.mostly_numbers(found.levels)
+        if name in wishes.categorical or told_apart:
+            return learn_many(name, found, f"{name}=", "", scaled=False)
     suspects.refuse_many_levels(name, found)
     some_missing = bool((found.codes < 0).any())
     levels = (*found.levels, None) if some_missing else found.levels

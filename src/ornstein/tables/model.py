@@ -24,10 +24,11 @@ from ornstein.storage.folders import Writer, write_folder
 from ornstein.tables import fitting
 from ornstein.tables.arrow import arrow_table
 from ornstein.tables.columns import complete_rows
-from ornstein.tables.encoding import Encoding, Unseen
+from ornstein.tables.encoding import Encoding
 from ornstein.tables.folders import DRAWS, Record, read_draws, read_record, write_record
 from ornstein.tables.formulas import FormulaEncoding, FormulaTable
 from ornstein.tables.learning import EncodedTable
+from ornstein.tables.levels import Unseen
 from ornstein.tables.reading import read
 from ornstein.tables.text_files import USUAL, NumberMarks
 from ornstein.tables.toolbox import Block, SeenRows, Toolbox, rows_of_table
@@ -166,8 +167,7 @@ class TableModel(Toolbox):
 
         Random effects of new levels are drawn, and not listed.
         """
-        known = self.encoding
-        return [] if isinstance(known, FormulaEncoding) else known.new_levels(frame)
+        return self.encoding.new_levels(frame)
 
     def thinned(self, count: int) -> "TableModel":
         """The same model with at most so many of its draws, evenly spaced."""
@@ -175,9 +175,7 @@ class TableModel(Toolbox):
 
     def new_rows(self, frame: Any, unseen: str = "error") -> NewRows:
         """Rows to predict."""
-        if not isinstance(self.encoding, FormulaEncoding):
-            return self.encoding.rows(frame, unseen)
-        return self.encoding.rows(frame)
+        return self.encoding.rows(frame, unseen)
 
     @property
     def num_draws(self) -> int:
@@ -217,33 +215,37 @@ class TableModel(Toolbox):
         return NewRows(table.X, offset, table.weights)
 
     def rows_of_effects(self, frame: Any, typical: bool) -> NewRows:
-        """Rows by a formula, of one trial each; ``typical`` ones have no random effects."""
+        """Rows of one trial each; ``typical`` ones have no random effects, and first levels."""
         del typical
-        assert isinstance(self.encoding, FormulaEncoding)
-        return self.encoding.rows_of_one_trial(frame)
+        encoding = self.encoding
+        if isinstance(encoding, FormulaEncoding):
+            return encoding.rows_of_one_trial(frame)
+        return encoding.rows(frame)
 
     def responses(self, draws: int, typical: bool) -> Response:
         """What is expected of rows by so many of the draws."""
-        some, encoding, target = self.thinned(draws), self.encoding, self.encoding.target
+        some, target = self.thinned(draws), self.encoding.target
 
         def response(frame: pd.DataFrame) -> Vector:
-            if isinstance(encoding, FormulaEncoding):
-                rows = some.rows_of_effects(frame, typical)
-            else:
-                rows = encoding.rows(frame)
+            rows = some.rows_of_effects(frame, typical)
             return target.centre + target.scale * predictive.expected_by_draw(some.draws, rows)
 
         return response
 
     def _ratios(self, coef: Vector, interval: float) -> pd.DataFrame:
         """Median and central interval of the exponentials of coefficients, (..., columns)."""
-        tail, per = (1 - interval) / 2, _steps(self.encoding)
-        flat = per * coef.reshape(-1, coef.shape[-1])
+        return self._ratios_per(coef, _steps(self.encoding), self.encoding.features, interval)
+
+    def _ratios_per(
+        self, coef: Vector, per: Vector | float, names: Sequence[str], interval: float
+    ) -> pd.DataFrame:
+        tail = (1 - interval) / 2
+        flat = per * np.concatenate(coef)
         with np.errstate(over="ignore"):
             ends = np.exp(np.quantile(flat, [0.5, tail, 1 - tail], axis=0))
         low, high = (f"ratio {end}" for end in interval_ends(interval))
         columns = dict(zip((self.encoding.family.ratio, low, high), ends, strict=True))
-        return pd.DataFrame({**columns, "per": per}, index=self.encoding.features)
+        return pd.DataFrame({**columns, "per": per}, index=list(names))
 
     def about(self) -> dict[str, str]:
         """Facts about the run, for a report."""
@@ -295,7 +297,8 @@ class TableModel(Toolbox):
             some = np.arange(0, len(frame.X), max(1, len(frame.X) // _PICTURED))
             if self.encoding.family.may_be_censored:
                 some = some[frame.y[some] > 0]
-            return NewRows(frame.X[some]), frame.y[some]
+            part = frame._replace(X=frame.X[some], y=frame.y[some])
+            return self.encoded_rows(part), part.y
         encoding, target = self.encoding, self.encoding.target_names
         table = arrow_table(frame, list(dict.fromkeys([*encoding.column_names, *target])))
         known = complete_rows(table.select(target))
@@ -330,7 +333,7 @@ class TableModel(Toolbox):
     def _row_groups(self) -> RowGroups | None:
         """What ``draws.nc`` says about (at most a thousand) rows; None for those of a formula."""
         result, target = self.result, self.encoding.target
-        if isinstance(self.encoding, FormulaEncoding):
+        if isinstance(self.encoding, FormulaEncoding) or self.encoding.many:
             return None
         rows: Any = result.posterior.data
         if set(rows) != {"x", "y"}:
@@ -344,7 +347,7 @@ class TableModel(Toolbox):
         place = Path(folder)
         record = read_record(place / _TABLE, TableRecord, (DRAWS,))
         encoding = record.encoding
-        if isinstance(encoding, FormulaEncoding) and encoding.random:
+        if encoding.random or encoding.many:
             from ornstein.tables.mixed import MixedTableModel  # of which this is the base
 
             return MixedTableModel.of_folder(place / DRAWS, record)
@@ -366,10 +369,7 @@ def read_new(
     """A table of rows to predict, of which every column that the model needs can be encoded."""
     frame = read(path, encoding.text_columns, *marks)
     try:
-        if isinstance(encoding, FormulaEncoding):
-            encoding.encode(frame)
-        else:
-            encoding.encode(frame, unseen)
+        encoding.encode(frame, unseen)
     except InputError as error:
         raise InputError(f"{path}: {error}") from None
     return frame

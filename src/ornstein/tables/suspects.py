@@ -11,6 +11,8 @@ from ornstein.tables import columns
 from ornstein.tables.columns import Floats, Labels, option
 
 MAX_LEVELS = 100
+"""Levels that a column of labels has at most without being doubted, or looked up."""
+
 _DATE = re.compile(r"\d{4}-\d{1,2}-\d{1,2}([T ].*)?|\d{1,2}[./-]\d{1,2}[./-]\d{2,4}([T ].*)?")
 _DIGITS_AND_COMMAS = re.compile(r"[+-]?\d[\d.,]*")
 _THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d+)?")
@@ -62,9 +64,12 @@ def refuse_many_levels(name: str, found: Labels) -> None:
     if count <= MAX_LEVELS and count < rows:
         return
     every = "a different one in every row, " if count == rows else ""
-    limit = f"at most {MAX_LEVELS} are taken" if count > MAX_LEVELS else "nothing can be learned"
+    limit = "nothing can be learned"
+    if count > MAX_LEVELS:
+        limit = f"at most {MAX_LEVELS} are taken of so few rows each"
     hint = f"If it is a name, a code or free text, leave it out: {option('drop', name)}; else group"
-    hint += " its rare levels."
+    hint += " its rare levels"
+    hint += "." if count == rows else f", or take all of them: {option('categorical', name)}."
     if mostly_numbers(found.levels):
         other = not_a_number(found.levels)
         hint = "Most of them are numbers"

@@ -28,6 +28,7 @@ from ornstein.tables.columns import complete_rows, labels
 from ornstein.tables.dates import DateColumn
 from ornstein.tables.encoding import CategoricalColumn, Encoding
 from ornstein.tables.formulas import FormulaEncoding
+from ornstein.tables.levels import ManyLevels
 
 PICTURED_ROWS = 20_000
 """Rows that pictures and tests of simulated targets use at most, evenly spaced."""
@@ -330,7 +331,7 @@ def row_clusters(
 
 
 def _variables(encoding: Encoding | FormulaEncoding, rows: pd.DataFrame) -> list[effects.Variable]:
-    """The columns of fixed effects."""
+    """The columns of fixed effects, but for those of many levels."""
     found = []
     if isinstance(encoding, FormulaEncoding):
         for raw in encoding.design.columns:
@@ -338,6 +339,8 @@ def _variables(encoding: Encoding | FormulaEncoding, rows: pd.DataFrame) -> list
             found.append(effects.variable(raw.name, rows[raw.name], levels))
         return found
     for column in encoding.columns:
+        if isinstance(column, ManyLevels):
+            continue
         levels = None
         if isinstance(column, CategoricalColumn):
             levels = tuple(level for level in column.levels if level is not None)

@@ -17,6 +17,14 @@ from ornstein.models.families import FAMILIES, family_name
 from ornstein.models.hyper_priors import HalfStudentT, ScalePrior
 from ornstein.models.priors import Normal, Priors
 from ornstein.models.random_effects.auxiliary import auxiliary_priors
+from ornstein.models.random_effects.contrasts import (
+    FixedEffects,
+    around_baseline,
+    contrasts,
+    shares_of,
+    spreads,
+    with_baseline,
+)
 from ornstein.models.random_effects.groupings import INTERCEPT, Effects, levels_of
 from ornstein.models.random_effects.named_priors import SIGMA, named_priors
 from ornstein.models.random_effects.posterior import (
@@ -66,8 +74,9 @@ def mixed(
         Target, one number per row; classes in an order are whole numbers from 0. On disk as well,
         if need be, as may be labels and all that follows with one number per row.
     groups
-        By name, the level of every row (effects are then intercepts), or
-        :class:`ornstein.models.Effects` for slopes too.
+        By name, the level of every row (effects are then intercepts),
+        :class:`ornstein.models.Effects` for slopes too, or :class:`ornstein.models.FixedEffects`
+        for the fixed effects of a factor of many levels.
     family
         ``gaussian``, ``bernoulli``, ``poisson``, or any other family of one predictor:
         ``binomial``, ``negative_binomial``, ``zero_inflated_poisson``, ``hurdle_poisson``,
@@ -79,7 +88,8 @@ def mixed(
     prior_scale
         Standard deviation of the coefficients' normal prior: one number, or one per column, the
         intercept's last. By default 2.5 in units of the target's and the column's standard
-        deviations, and for the intercept as much where the columns have their means.
+        deviations, and for the intercept as much where the columns have their means. Fixed effects
+        of a factor take the number too, in the target's unit.
     sd_prior
         Prior of the effects' standard deviations, or a mapping by group; by default
         ``HalfStudentT(3, 2.5)`` in the same units.
@@ -131,14 +141,21 @@ def mixed(
     y_mean, unit = map(float, mean_and_sd(target.y)) if kind.scaled else (0.0, 1.0)
     if unit == 0:
         raise InputError("y has one value only: there is nothing to explain.")
-    slopes = {name: _slopes(name, effects, names) for name, effects in given.items()}
-    concentration = checks.positive("correlation_concentration", correlation_concentration)
-    plain = [
-        _group_rows(name, effects, slopes[name], table, names, sd_prior, unit, spread)._replace(
-            concentration=concentration
-        )
+    slopes = {
+        name: _slopes(name, effects, names) if isinstance(effects, Effects) else ()
         for name, effects in given.items()
-    ]
+    }
+    concentration = checks.positive("correlation_concentration", correlation_concentration)
+    beside, plain = 0.0, list[GroupRows]()
+    of_all = None if prior_scale is None or np.ndim(prior_scale) else float(prior_scale)  # type: ignore[arg-type]
+    full = not intercept  # the first fixed factor then has a coefficient for every level
+    for name, effects in given.items():
+        if isinstance(effects, Effects):
+            made = _group_rows(name, effects, slopes[name], table, names, sd_prior, unit, spread)
+            plain.append(made._replace(concentration=concentration))
+        else:
+            made, own_share = _fixed_rows(name, effects, rows, WIDE * unit, of_all, full)
+            plain, beside, full = [*plain, made], beside + own_share, False
     labels = (*names, "intercept") if intercept else names
     reported = labels if kind.intercept else names
     own_names = [one.reported for one in target.family.auxiliary]
@@ -148,7 +165,7 @@ def mixed(
     auxiliary, first = auxiliary_priors(target.family, target.y, own)
     scale = WIDE * unit / np.where(spread > 0, spread, 1.0)
     mean, precision = _fixed_prior(
-        scale, centre, y_mean, intercept, prior_scale, WIDE * unit, first
+        scale, centre, y_mean, intercept, prior_scale, WIDE * unit, first, beside
     )
     for name in set(own) & set(reported):
         mean[labels.index(name)] = own[name].mean
@@ -164,8 +181,8 @@ def mixed(
         noise,
         auxiliary,
         intercept and kind.intercept,
-        MixedUnits.none(len(names), [len(group.columns) for group in found]),
-        tuple(slopes[group.name] for group in found),
+        MixedUnits.none(len(names), tuple(group.divided_by for group in found)),
+        tuple(slopes.get(group.name, ()) for group in found),
     )
 
 
@@ -189,14 +206,14 @@ def _table(
     return held(table).astype(float) if on_disk else np.asarray(table, float), own
 
 
-def _groups(groups: Any) -> dict[str, Effects]:
+def _groups(groups: Any) -> dict[str, Effects | FixedEffects]:
     if not isinstance(groups, Mapping) or not groups:
         raise InputError(
             "groups must map names to the levels of the rows, e.g. {'school': ids}; found "
             f"{checks.shown(groups)}."
         )
     return {
-        str(name): part if isinstance(part, Effects) else Effects(part)
+        str(name): part if isinstance(part, Effects | FixedEffects) else Effects(part)
         for name, part in groups.items()
     }
 
@@ -246,6 +263,19 @@ def _group_rows(
     return GroupRows(name, levels, index, columns, design, blocks, priors)
 
 
+def _fixed_rows(
+    name: str, effects: FixedEffects, rows: int, wide: float, given: float | None, full: bool
+) -> tuple[GroupRows, float]:
+    """A fixed factor, and what its prior adds to the intercept's variance at the baseline."""
+    levels, level_of = levels_of(name, effects.labels, rows)
+    shares = shares_of(level_of, len(levels))
+    scales, sd = (spreads(shares), wide) if given is None else (np.ones(len(levels)), given)
+    named = (f"{name}[", "]") if full else (f"{name}[T.", "]")
+    scales = scales if full else with_baseline(scales)
+    made = contrasts(name, levels, level_of, scales, sd, named)
+    return made, 0.0 if full else around_baseline(shares, scales, sd)
+
+
 def _fixed_prior(
     scale: Vector,
     centre: Vector,
@@ -254,12 +284,13 @@ def _fixed_prior(
     given: Any,
     wide: float,
     first: Normal | None,
+    beside: float,
 ) -> tuple[Vector, Vector]:
     """Mean and precision of the coefficients' prior, the intercept's last.
 
     ``scale`` is the default standard deviation of columns whose means are ``centre``, and ``wide``
     an intercept's where columns have their means; ``first`` is the prior of an intercept that
-    stands for the first cutpoint.
+    stands for the first cutpoint; ``beside`` is what fixed factors add to its variance.
     """
     width = len(scale) + intercept
     mean = np.zeros(width)
@@ -280,5 +311,5 @@ def _fixed_prior(
             mean[-1] = y_mean
         around = (scale * centre) ** 2
         own = wide if first is None else first.sd
-        scale = np.append(scale, np.sqrt(own**2 + around.sum()))
+        scale = np.append(scale, np.sqrt(own**2 + around.sum() + beside))
     return mean, scale**-2.0

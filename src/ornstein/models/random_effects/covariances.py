@@ -7,6 +7,7 @@ distribution LKJ makes them independent.
 
 import math
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import jax.numpy as jnp
 import numpy as np
@@ -99,6 +100,46 @@ class Covariance:
                 left, at = left * (1 - partial[..., at] ** 2), at + 1
             lower[..., i, i] = np.sqrt(left)
         return lower
+
+
+@dataclass(frozen=True)
+class GivenScale:
+    """Of one effect whose standard deviation is given: no numbers, the rest as a covariance has it.
+
+    So are the coefficients of a fixed factor's levels, whose prior this is.
+    """
+
+    sd: float
+
+    size = 1
+    count = 0
+
+    def factor(self, lam: Array) -> Array:
+        """The standard deviation, (1, 1)."""
+        return jnp.full((1, 1), self.sd, lam.dtype)
+
+    def precision(self, lam: Array) -> Array:
+        """Its inverse square."""
+        return jnp.full((1, 1), self.sd**-2, lam.dtype)
+
+    def log_determinant(self, lam: Array) -> Array:
+        """Of the precision."""
+        return jnp.asarray(-2 * math.log(self.sd), lam.dtype)
+
+    def log_prior(self, lam: Array) -> Array:
+        """There is nothing to draw."""
+        return jnp.zeros((), lam.dtype)
+
+    def start(self, sds: Vector) -> Vector:
+        """Nothing."""
+        return np.zeros(0 * len(sds))
+
+    def described(self, draws: Vector) -> tuple[Vector, Vector]:
+        """No standard deviations or correlations that were drawn."""
+        return draws[..., :0], draws[..., :0]
+
+
+AnyCovariance: TypeAlias = Covariance | GivenScale
 
 
 def _log_normaliser(shape: float) -> float:

@@ -14,7 +14,7 @@ from ornstein._base.types import Array, Vector
 from ornstein.data.derived import Derived
 from ornstein.data.on_disk import AnyRows, RowsOnDisk, ahead, map_as_rows
 from ornstein.linalg import small
-from ornstein.models.random_effects.covariances import Covariance
+from ornstein.models.random_effects.covariances import AnyCovariance
 
 INTERCEPT = "1"
 _LABELS = 2**20  # read at once, where they are on disk
@@ -50,12 +50,22 @@ class Effects:
 
 @dataclass(frozen=True)
 class Grouping:
-    """A factor of the model: its number of levels, its columns, and their covariances in turn."""
+    """A factor of the model: its number of levels, its columns, and their covariances in turn.
+
+    ``named`` is what stands before and after the name of a fixed factor's level in that of its
+    coefficient; None where effects are random.
+    """
 
     name: str
     levels: int
     columns: tuple[str, ...]
-    covariances: tuple[Covariance, ...]
+    covariances: tuple[AnyCovariance, ...]
+    named: tuple[str, str] | None = None
+
+    @property
+    def fixed(self) -> bool:
+        """Whether effects are coefficients, whose prior is given, and not drawn from a group's."""
+        return self.named is not None
 
     @property
     def width(self) -> int:
@@ -116,6 +126,8 @@ class Grouping:
 
     def hyper_labels(self) -> list[str]:
         """Names of standard deviations, then correlations."""
+        if self.fixed:
+            return []
         if self.plain:
             return [f"sd({self.name})"]
         sds = [f"sd({self.name}: {column})" for column in self.columns]
@@ -139,6 +151,9 @@ class Grouping:
 
     def effect_labels(self, levels: Sequence[Any]) -> list[str]:
         """Names of all effects, column by column."""
+        if self.named is not None:
+            before, after = self.named
+            return [f"{before}{level}{after}" for level in levels]
         if self.plain:
             return [f"b[{self.name}={level}]" for level in levels]
         return [f"b[{self.name}={level}: {c}]" for c in self.columns for level in levels]

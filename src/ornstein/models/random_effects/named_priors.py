@@ -40,6 +40,8 @@ class NamedPriors(NamedTuple):
 
     def of_group(self, group: GroupRows) -> GroupRows:
         """A group of rows with the priors that were given for it."""
+        if group.named is not None:
+            return group
         priors = tuple(
             self.scales.get(name, prior)
             for name, prior in zip(_sds(group), group.priors, strict=True)
@@ -62,6 +64,7 @@ def named_priors(
     found = NamedPriors({}, {}, {})
     normal = {}
     for name, prior in (given or {}).items():
+        _refuse_level(name, groups)
         checks.choice("priors", name, [*reported, *sds, *correlations])
         if name in sds:
             found.scales[name] = _scale(name, prior)
@@ -70,6 +73,20 @@ def named_priors(
         else:
             normal[name] = prior
     return found._replace(normal=checked_by_name(reported, normal))
+
+
+def _refuse_level(name: Any, groups: Sequence[GroupRows]) -> None:
+    """Raise for the coefficient of one level of a fixed factor."""
+    for group in groups:
+        if group.named is None:
+            continue
+        before, after = group.named
+        if str(name).startswith(before) and str(name).endswith(after):
+            raise InputError(
+                f"priors[{checks.shown(name)}] is the coefficient of one of {len(group.levels):,} "
+                "levels, which share one prior. Set it for all fixed effects (prior_precision), or "
+                "leave this one out."
+            )
 
 
 def _scale(name: str, prior: Any) -> ScalePrior:
@@ -93,6 +110,8 @@ def _concentration(name: str, prior: Any) -> float:
 
 
 def _sds(group: GroupRows) -> list[str]:
+    if group.named is not None:
+        return []
     if group.columns == (INTERCEPT,):
         return [f"sd({group.name})"]
     return [f"sd({group.name}: {column})" for column in group.columns]

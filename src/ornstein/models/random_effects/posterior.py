@@ -16,7 +16,7 @@ from ornstein.data.on_disk import AnyRows, RowsOnDisk
 from ornstein.models.families import Family
 from ornstein.models.hyper_priors import ScalePrior
 from ornstein.models.random_effects.auxiliary import AuxiliaryPrior
-from ornstein.models.random_effects.covariances import Covariance
+from ornstein.models.random_effects.covariances import Covariance, GivenScale
 from ornstein.models.random_effects.groupings import INTERCEPT, Grouping
 from ornstein.models.random_effects.rows import AnyMixedRows, MixedRows, MixedRowsOnDisk
 from ornstein.models.random_effects.specification import Specification
@@ -98,7 +98,9 @@ class GroupRows(NamedTuple):
     """A grouping of rows: every row's level, and the columns whose coefficients vary.
 
     ``blocks`` says how many effects, in turn, share a covariance; ``design`` (N, q) is None for an
-    intercept only, and where rows are on disk, whose slopes are columns of the table.
+    intercept only, and where rows are on disk, whose slopes are columns of the table. ``scales``
+    are what columns were divided by, (q,), or level by level, (1, levels); None for nothing. A
+    fixed factor has the standard deviation of its prior, and :attr:`Grouping.named`.
     """
 
     name: str
@@ -109,6 +111,9 @@ class GroupRows(NamedTuple):
     blocks: tuple[int, ...]
     priors: tuple[ScalePrior, ...]
     concentration: float = 1.0  # of the LKJ prior of its correlations
+    scales: Vector | None = None
+    given: float = 0.0
+    named: tuple[str, str] | None = None
 
     @property
     def size(self) -> int:
@@ -122,7 +127,17 @@ class GroupRows(NamedTuple):
             levels=self.levels[present],
             level_of=level_of.astype(np.int32),
             design=None if self.design is None else self.design[rows],
+            scales=self.scales if self.named is None else _of_levels(self.scales, present),
         )
+
+    @property
+    def divided_by(self) -> Vector:
+        """The scales."""
+        return np.ones(len(self.columns)) if self.scales is None else self.scales
+
+
+def _of_levels(scales: Vector | None, present: npt.NDArray[np.intp]) -> Vector | None:
+    return None if scales is None else scales[:, present]
 
 
 class FixedPart(NamedTuple):
@@ -181,6 +196,9 @@ def assemble(
 
 
 def _grouping(group: GroupRows) -> Grouping:
+    if group.named is not None:
+        given = (GivenScale(group.given),)
+        return Grouping(group.name, len(group.levels), group.columns, given, group.named)
     covariances, at = [], 0
     for size in group.blocks:
         covariances.append(Covariance(group.priors[at : at + size], group.concentration))
@@ -210,6 +228,9 @@ def _rows(
         index=tuple(held(group.level_of) for group in groups),
         slopes=slopes,
         ones=tuple(group.columns[0] == INTERCEPT for group in groups),
+        by_level=tuple(
+            None if group.named is None else 1 / group.divided_by[0] for group in groups
+        ),
         weight=there(target.weight),
         offset=there(target.offset),
         block_rows=MixedRowsOnDisk.rows_of_a_block(columns, hessian),

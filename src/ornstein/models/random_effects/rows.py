@@ -109,6 +109,7 @@ class MixedRowsOnDisk:
     index: tuple[RowsOnDisk, ...]
     slopes: tuple[tuple[int, ...], ...]  # columns of x that have effects, by grouping
     ones: tuple[bool, ...]  # whether a grouping has an intercept
+    by_level: tuple[Vector | None, ...]  # a fixed factor's column, by level
     weight: RowsOnDisk | None
     offset: RowsOnDisk | None
     block_rows: int
@@ -189,12 +190,16 @@ class MixedRowsOnDisk:
             return None if values is None else values[rows]
 
         x = np.asfortranarray(self.x[rows], float)
+        index = tuple(own[rows].astype(np.intp) for own in self.index)
         return MixedRows(
             x=x,
             y=self.y[rows],
-            index=tuple(own[rows].astype(np.intp) for own in self.index),
+            index=index,
             design=tuple(
-                _design(x, own, ones) for own, ones in zip(self.slopes, self.ones, strict=True)
+                _design(x, own, ones) if values is None else values[at][:, None]
+                for own, ones, values, at in zip(
+                    self.slopes, self.ones, self.by_level, index, strict=True
+                )
             ),
             weight=part(self.weight),
             offset=part(self.offset),

@@ -14,8 +14,9 @@ class MixedUnits:
     """What was taken from columns, and what they and the target were divided by.
 
     ``centre`` and ``scale`` are those of the fixed coefficients' columns, without the intercept;
-    ``effects`` has of every grouping what its columns were divided by. Without an intercept nothing
-    may have been taken.
+    ``effects`` has of every grouping what its columns were divided by, (q,), of a fixed factor's
+    level by level, (1, levels): infinity of a baseline. Without an intercept nothing may have been
+    taken.
     """
 
     centre: Vector
@@ -25,9 +26,9 @@ class MixedUnits:
     target_scale: float = 1.0
 
     @classmethod
-    def none(cls, columns: int, widths: Sequence[int]) -> "MixedUnits":
-        """Nothing was standardised."""
-        return cls(np.zeros(columns), np.ones(columns), tuple(np.ones(width) for width in widths))
+    def none(cls, columns: int, effects: tuple[Vector, ...]) -> "MixedUnits":
+        """No column or target was standardised."""
+        return cls(np.zeros(columns), np.ones(columns), effects)
 
     def fixed(self, draws: Vector) -> Vector:
         """Coefficients (..., p), the intercept last where there is one."""
@@ -41,13 +42,15 @@ class MixedUnits:
         return np.concatenate([found, shift[..., None]], axis=-1)
 
     def effect_scale(self, number: int) -> Vector:
-        """By which the effects (q,) of a grouping are multiplied."""
-        return np.asarray(self.target_scale / self.effects[number])
+        """By which the effects (q, levels) of a grouping are multiplied."""
+        scale = np.asarray(self.target_scale / self.effects[number])
+        return scale if scale.ndim == 2 else scale[:, None]
 
     def hyper_scale(self, groupings: Sequence[Grouping]) -> Vector:
         """The same of standard deviations and correlations."""
-        pieces = []
+        pieces: list[Vector] = [np.ones(0)]
         for number, grouping in enumerate(groupings):
-            scale = self.effect_scale(number)
-            pieces += [scale, np.ones(grouping.count - grouping.width)]
+            if not grouping.fixed:
+                scale = self.effect_scale(number)[:, 0]
+                pieces += [scale, np.ones(grouping.count - grouping.width)]
         return np.concatenate(pieces)

@@ -5,6 +5,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
+import numpy as np
 import pandas as pd
 
 from ornstein._base.checks import few
@@ -100,7 +101,7 @@ def contents(
     result.require_draws()
     table = (result.summary() if summary is None else summary).drop(columns=LEFT_OUT)
     diagnosis = result.diagnose() if diagnosis is None else diagnosis
-    effective = table["ess_bulk"].to_numpy(float).min()
+    effective = float(np.fmin.reduce(table["ess_bulk"].to_numpy(float)))
     shown = _account(result, diagnosis, effective, None if seconds is None else seconds())
     left_out = max(0, len(table) - _MOST_ROWS)
     table, ratios = _apart(table.rename(columns=MIXING)[:_MOST_ROWS])

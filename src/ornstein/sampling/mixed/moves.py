@@ -44,6 +44,8 @@ class Reference(NamedTuple):
 
     def marginal(self, index: Any) -> "Reference":
         """Of some of the hyperparameters."""
+        if not len(index):
+            return Reference(self.mean[index], jnp.zeros((0, 0)), self.widths[index])
         rows = self.factor[index]
         return Reference(self.mean[index], jnp.linalg.cholesky(rows @ rows.T), self.widths[index])
 

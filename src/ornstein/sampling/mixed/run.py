@@ -268,8 +268,8 @@ def run_mixed(
         kept: list[Vector] = []
         for _ in range(rounds):
             found = spread.advance(CHUNK, reported)
-            kept = [*kept[len(kept) // 2 :], found.lam.reshape(-1, count)]
-            if not _is_large(plan):
+            kept = [*kept[len(kept) // 2 :], np.concatenate(found.lam)]
+            if count and not _is_large(plan):
                 reference = _fitted(np.concatenate(kept), widths, dtype)
             if plan.steps != "minibatch":
                 tuning = narrowed(tuning, found.rates)

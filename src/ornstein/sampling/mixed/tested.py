@@ -67,8 +67,11 @@ def advance(
     here = Coordinates.given(spec, around, state.lam)
     state, first = _leaves(spec, rows, here, tuning.leaf, state, leaf)
     state, second = _head(spec, around, rows, here, tuning.head, state, head)
-    state, third = _hyper(spec, around, rows, here, reference, tuning.hyper, state, hyper)
-    state = _scaled(spec, rows, reference, state, scale)
+    third = jnp.ones_like(second)
+    if spec.count:
+        state, third = _hyper(spec, around, rows, here, reference, tuning.hyper, state, hyper)
+    if spec.scales:
+        state = _scaled(spec, rows, reference, state, scale)
     lam = draw_given(spec, state.lam, state.phi, state.b, reference, given)
     return state._replace(lam=lam), jnp.stack([first, second, third])
 
@@ -95,6 +98,8 @@ def draw_given(
     key: Array,
 ) -> Array:
     """Those of effects given these, in turn, by slice sampling; the family's stay (X13)."""
+    if not spec.scales:
+        return lam
     scatters = spec.scatters(phi, b)
 
     def one(index: Array, lam: Array) -> Array:

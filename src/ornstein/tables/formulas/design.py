@@ -24,7 +24,9 @@ from ornstein.storage import codec
 from ornstein.tables import columns, suspects
 from ornstein.tables.formulas.expressions import ARITHMETIC, Expression, Floats, refuse
 
-_MOST_LEVELS = 1000
+MOST_LEVELS = 1000
+"""Of a column that becomes indicators."""
+
 _FORMATTING = re.compile(r"\x1b\[[\d;]*m|[⧛⧚]")  # in formulaic's messages
 
 
@@ -115,7 +117,7 @@ class Design:
         return tuple(dict.fromkeys(found))
 
     def _used(self, factor: Any, names: list[str]) -> list[str]:
-        return _expression(factor, self.formula, names).used
+        return expression_of(factor, self.formula, names).used
 
     def _spec(self) -> Any:
         import formulaic
@@ -170,24 +172,28 @@ def check_columns(
                 raw = _raw_column(name, table[name], name in coded)
                 if raw.levels is not None and name not in coded:
                     suspects.refuse_disguised(name, raw.levels, "The column")
-                    _refuse_names(name, raw.levels, table.num_rows)
+                    refuse_names(name, raw.levels, table.num_rows)
+
+
+def read_terms(fixed: str, formula: str) -> list[Any]:
+    """Formulaic's terms of fixed effects."""
+    import formulaic
+
+    try:
+        return list(formulaic.Formula(fixed))
+    except Exception as error:
+        reason = _FORMATTING.sub("", " ".join(str(error).split()))[:300]
+        raise refuse(formula, fixed, f"its terms cannot be read: {reason}") from error
 
 
 def _checked_terms(fixed: str, formula: str, names: list[str]) -> tuple[str, set[str], list[str]]:
     """Formulaic's formula, columns whose numbers are levels, and all columns in use."""
-    import formulaic
-
-    try:
-        parsed = formulaic.Formula(fixed)
-        factors = [factor for term in parsed for factor in term.factors]
-    except Exception as error:
-        reason = _FORMATTING.sub("", " ".join(str(error).split()))[:300]
-        raise refuse(formula, fixed, f"its terms cannot be read: {reason}") from error
+    factors = [factor for term in read_terms(fixed, formula) for factor in term.factors]
     coded, used = set[str](), list[str]()
     for factor in factors:
         if factor.eval_method.value == "literal":
             continue
-        expression = _expression(factor, formula, names)
+        expression = expression_of(factor, formula, names)
         used += [name for name in expression.used if name not in used]
         for node in ast.walk(expression.tree):
             match node:
@@ -196,7 +202,8 @@ def _checked_terms(fixed: str, formula: str, names: list[str]) -> tuple[str, set
     return fixed, coded, used
 
 
-def _expression(factor: Any, formula: str, names: list[str]) -> Expression:
+def expression_of(factor: Any, formula: str, names: list[str]) -> Expression:
+    """What a factor of formulaic's is, checked."""
     plain = factor.eval_method.value == "lookup"
     return Expression(f"`{factor.expr}`" if plain else factor.expr, formula, names)
 
@@ -218,7 +225,8 @@ def _raw_column(name: str, column: Any, coded: bool) -> RawColumn:
     return RawColumn(name, None, whole, float(numbers[0]), values)
 
 
-def _refuse_names(name: str, levels: tuple[str, ...], rows: int) -> None:
+def refuse_names(name: str, levels: tuple[str, ...], rows: int) -> None:
+    """Raise for a column that names every row."""
     if len(levels) == rows:
         raise InputError(
             f"Column {shown(name)} has a different level in every row, such as "
@@ -227,10 +235,12 @@ def _refuse_names(name: str, levels: tuple[str, ...], rows: int) -> None:
 
 
 def _refuse_many(name: str, count: int) -> None:
-    if count > _MOST_LEVELS:
+    if count > MOST_LEVELS:
         raise InputError(
-            f"Column {shown(name)} has {count:,} levels; fixed effects take at most "
-            f"{_MOST_LEVELS:,}. Make it a random effect, (1|{name}), or group its rare levels."
+            f"Column {shown(name)} has {count:,} levels. As a term of its own, in a formula with "
+            "an intercept and for a target of one predictor, it may; in interactions, other "
+            f"codings and elsewhere fixed effects take at most {MOST_LEVELS:,}. Make it a random "
+            f"effect, (1|{name}), or group its rare levels."
         )
 
 

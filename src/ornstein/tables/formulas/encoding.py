@@ -16,11 +16,12 @@ from ornstein.results.predictive import NewRows
 from ornstein.storage import codec
 from ornstein.tables.arrow import arrow_table
 from ornstein.tables.columns import Floats, complete_rows, is_numeric
-from ornstein.tables.encoding import Target, Units, refuse_missing
+from ornstein.tables.encoding import Target, Units, new_levels, refuse_missing
 from ornstein.tables.formulas.design import Design
 from ornstein.tables.formulas.effects import GroupEffects, numeric
 from ornstein.tables.formulas.expressions import Expression, refuse
 from ornstein.tables.formulas.parsing import ParsedFormula
+from ornstein.tables.levels import ManyLevels, Unseen
 
 _VERSION = 1  # of an encoding as JSON
 
@@ -31,7 +32,7 @@ class FormulaEncoding:
     """How a table becomes rows of numbers by a formula.
 
     ``centre`` and ``scale`` standardise the columns of fixed effects; without an intercept they are
-    scaled only.
+    scaled only. Fixed effects of columns of ``many`` levels are looked up.
     """
 
     formula: ParsedFormula
@@ -44,6 +45,7 @@ class FormulaEncoding:
     fixed_features: tuple[str, ...]
     centre: tuple[float, ...]
     scale: tuple[float, ...]
+    many: tuple[ManyLevels, ...] = ()
 
     @property
     def family(self) -> Family:
@@ -52,7 +54,7 @@ class FormulaEncoding:
 
     @property
     def features(self) -> tuple[str, ...]:
-        """Names of the columns of ``X``, printable and no two alike."""
+        """Names of the columns of ``X`` but for level numbers, printable and no two alike."""
         return checks.column_names(list(self.fixed_features), len(self.fixed_features)) or ()
 
     @property
@@ -70,6 +72,7 @@ class FormulaEncoding:
     def text_columns(self) -> tuple[str, ...]:
         """Columns with labels, to be read as text."""
         names = [one.name for one in self.design.columns if one.levels is not None]
+        names += [one.name for one in self.many]
         names += [name for one in self.random for name in one.text_columns]
         return tuple(dict.fromkeys(names))
 
@@ -77,6 +80,7 @@ class FormulaEncoding:
     def column_names(self) -> tuple[str, ...]:
         """The table's columns that predictions need."""
         names = [one.name for one in self.design.columns]
+        names += [one.name for one in self.many]
         names += [name for one in self.random for name in one.column_names]
         for text in self.formula.offsets:
             names += Expression(text, self.formula.text, _Anything()).used
@@ -92,20 +96,27 @@ class FormulaEncoding:
         ]
         return tuple(dict.fromkeys(used))
 
-    def rows(self, frame: Any) -> NewRows:
+    def rows(self, frame: Any, unseen: str = "error") -> NewRows:
         """Rows as predictions take them: columns, offsets and trials."""
-        return self.rows_of_one_trial(frame)._replace(trials=self._trials(frame))
+        return self.rows_of_one_trial(frame, unseen)._replace(trials=self._trials(frame))
 
-    def rows_of_one_trial(self, frame: Any) -> NewRows:
+    def rows_of_one_trial(self, frame: Any, unseen: str = "error") -> NewRows:
         """The same without the trials of a binomial target, whose columns are then not needed."""
         table = arrow_table(frame, self.column_names)
         refuse_missing(table)
-        offset, X = self.offset(table), self.matrix(table)
+        offset, X = self.offset(table), self.matrix(table, unseen)
         return NewRows(X, None if offset is None else offset / self.target.scale)
 
-    def encode(self, frame: Any) -> Vector:
-        """Columns of ``X``, one row for every row of a table of any library."""
-        return self.rows(frame).x
+    def encode(self, frame: Any, unseen: str = "error") -> Vector:
+        """Columns of ``X``, one row for every row of a table of any library.
+
+        ``unseen`` is what to do with new levels of columns of many: see :class:`ManyLevels`.
+        """
+        return self.rows(frame, unseen).x
+
+    def new_levels(self, frame: Any) -> list[Unseen]:
+        """Columns of many levels that have new ones in a table, and the rows."""
+        return new_levels(self.many, frame) if self.many else []
 
     def encode_target(self, frame: Any) -> npt.NDArray[Any]:
         """The target of every row: as its family takes it; counts of successes for binomial."""
@@ -128,12 +139,12 @@ class FormulaEncoding:
             return None
         return np.sum([numeric(text, table, self.formula.text) for text in texts], axis=0)
 
-    def matrix(self, table: pa.Table) -> Floats:
+    def matrix(self, table: pa.Table, unseen: str = "error") -> Floats:
         """Columns of ``X`` of an Arrow table without missing values."""
         values, names = self.design.matrix(table)
         kept = [place for place, name in enumerate(names) if name != "Intercept"]
         fixed = (values[:, kept] - np.array(self.centre)) / np.array(self.scale)
-        return np.asarray(fixed)
+        return np.hstack([fixed, *(one.encode(table[one.name], unseen) for one in self.many)])
 
     def _trials(self, frame: Any) -> Floats | None:
         if self.model != "binomial":

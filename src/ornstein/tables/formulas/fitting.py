@@ -14,6 +14,7 @@ from ornstein.tables.encoding import Units
 from ornstein.tables.fitting import FitOptions, Unknown, or_unknown
 from ornstein.tables.formulas.encoding import FormulaEncoding
 from ornstein.tables.formulas.learning import FormulaTable
+from ornstein.tables.learning import EncodedTable
 
 PRECISION = 0.16
 """Default prior precision of a standardised coefficient: a standard deviation of 2.5."""
@@ -42,12 +43,14 @@ def formula_options(
     )
 
 
-def formula_rows(table: FormulaTable) -> dict[str, AnyRows]:
+def formula_rows(table: FormulaTable | EncodedTable) -> dict[str, AnyRows]:
     """Rows as the model takes them."""
     classes = table.encoding.target.classes
     kind = type(table.encoding.family)
     _, y = kind.of_target(np.asarray(table.y), len(classes) if classes else None)
     rows: dict[str, AnyRows] = {"x": table.X, "y": y}
+    if isinstance(table, EncodedTable):
+        return rows
     if table.offset is not None:
         scale = table.encoding.target.scale
         rows["offset"] = table.offset / scale

@@ -12,6 +12,8 @@ from ornstein._base.checks import choice, few, names_of, shown
 from ornstein._base.errors import InputError
 from ornstein._base.problems import Problems
 from ornstein.models.families import FAMILIES, TargetColumn, family_name
+from ornstein.models.hyper_priors import HalfStudentT
+from ornstein.models.random_effects.builder import WIDE
 from ornstein.models.random_effects.posterior import GroupRows
 from ornstein.models.random_effects.targets import refuse_several
 from ornstein.tables import columns
@@ -22,8 +24,10 @@ from ornstein.tables.formulas.design import check_columns, plan_design
 from ornstein.tables.formulas.effects import GroupEffects, learn_effects, plan_bar, row_levels
 from ornstein.tables.formulas.encoding import FormulaEncoding, target_values
 from ornstein.tables.formulas.expressions import Expression, refuse
+from ornstein.tables.formulas.many import without_many
 from ornstein.tables.formulas.parsing import ParsedFormula, parse_formula
 from ornstein.tables.learning import guess_family
+from ornstein.tables.levels import ManyLevels
 
 _DOT = re.compile(r"(?<![\w.`])\.(?![\w.`])")
 _TWO_COLUMNS = {"cbind": "binomial", "p": "binomial", "Surv": "weibull"}
@@ -49,7 +53,7 @@ class FormulaTable(NamedTuple):
 
 def group_rows(effects: GroupEffects, table: pa.Table) -> GroupRows:
     """Levels and standardised columns of the rows in use."""
-    grouping = effects.grouping
+    grouping, usual = effects.grouping, HalfStudentT(3.0, WIDE)
     return GroupRows(
         effects.name,
         np.array(effects.levels),
@@ -57,7 +61,8 @@ def group_rows(effects: GroupEffects, table: pa.Table) -> GroupRows:
         effects.columns,
         None if grouping.plain else effects.design(table) / effects.scales,
         tuple(cov.size for cov in grouping.covariances),
-        tuple(prior for cov in grouping.covariances for prior in cov.priors),
+        (usual,) * grouping.width,
+        scales=effects.scales,
     )
 
 
@@ -91,14 +96,20 @@ def learn_formula(
     parsed = parse_formula(_without_dot(formula, names))
     table = arrow_table(frame, _used(parsed, names), problems=problems)
     table, notes = _complete(table, missing, problems)
-    check_columns(parsed.fixed, parsed.text, names, table, problems)
     response = [Expression(text, parsed.text, names).used for text in parsed.response]
+    known = None
     if {name for some in response for name in some} <= set(table.column_names):
         with problems.noted():
-            _target(parsed, family, table)
+            known = _target(parsed, family, table)
+    fixed, many = parsed.fixed, tuple[ManyLevels, ...]()
+    if known is None or FAMILIES[known[0]]().outputs == 1:
+        with problems.noted():
+            fixed, many = without_many(parsed.fixed, parsed.text, names, table)
+    check_columns(fixed, parsed.text, names, table, problems)
     problems.raise_all("The table")
-    design = plan_design(parsed.fixed, parsed.text, table).learned(table)
-    model, target, guess = _target(parsed, family, table)
+    assert known is not None
+    model, target, guess = known
+    design = plan_design(fixed, parsed.text, table).learned(table)
     values, found = design.matrix(table)
     intercept, kept = "Intercept" in found, [n for n in found if n != "Intercept"]
     if not FAMILIES[model].intercept:
@@ -124,12 +135,13 @@ def learn_formula(
     random = learn_effects(parsed.random, table, parsed.text)
     if random:
         refuse_several(FAMILIES[model](), model)
-    if not kept and not random:
+    if not (kept or random or many):
         raise refuse(parsed.text, parsed.fixed, "there is nothing to predict from.")
     encoding = FormulaEncoding(
         *(parsed, model, missing, design, random, target, intercept, tuple(kept)),
         tuple(centre.tolist()),
         tuple(np.where(flat, 1.0, spread).tolist()),
+        many,
     )
     y, trials = target_values(parsed, table, target)
     if trials is not None:

@@ -56,7 +56,7 @@ def from_formula(
     """
     table = learn_formula(frame, formula, family, missing)
     encoding = table.encoding
-    if encoding.random:
+    if encoding.random or encoding.many:
         return mixed_posterior(table, prior_precision, priors)
     options = formula_options(encoding, prior_precision, None, "auto", priors)
     rows, units = formula_rows(table), encoding.units
