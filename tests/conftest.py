@@ -13,6 +13,7 @@ from filelock import FileLock
 
 import ornstein as orn
 from ornstein.data.datasets import Dataset
+from support.browser import Browser, find
 from support.publisher import Server
 from support.sizes import set_limits
 
@@ -30,6 +31,18 @@ jax.config.update("jax_debug_key_reuse", True)
 def _strict_dtypes() -> Iterator[None]:
     with jax.numpy_dtype_promotion("strict"):
         yield
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    program = find()
+    if program is None:
+        reason = "no Chromium was found; install Debian's package chromium"
+        if os.environ.get("ORNSTEIN_REQUIRE_CHROMIUM") == "1":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    with Browser(program) as opened:
+        yield opened
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,5 @@
 """The report in a real browser: it renders, fetches nothing, runs nothing, fits a phone."""
 
-import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +11,7 @@ from ornstein import tables
 from ornstein.results import report
 from ornstein.tables.regression_report import regression_sections
 from ornstein.tables.toolbox import sample_rows
-from support.browser import Browser, find
+from support.browser import CONTRAST, Browser
 
 HOSTILE = [
     "<script>window.ran=1</script>",
@@ -24,39 +22,6 @@ HOSTILE = [
     "a" * 300,
 ]
 FIT_SCORES = "Leave-one-out scores"
-CONTRAST = """
-(() => {
-  const channel = v => { v /= 255; return v <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4 };
-  const light = c => .2126 * channel(c[0]) + .7152 * channel(c[1]) + .0722 * channel(c[2]);
-  const rgba = text => text.match(/[\\d.]+/g).map(Number);
-  const paper = node => {
-    for (; node; node = node.parentElement) {
-      const c = rgba(getComputedStyle(node).backgroundColor);
-      if (c.length < 4 || c[3] > 0) return c;
-    }
-    return [255, 255, 255];
-  };
-  let worst = 99;
-  for (const node of document.querySelectorAll('h1, h2, p, li, td, th, dt, dd, a, strong, pre')) {
-    if (!node.textContent.trim()) continue;
-    const a = light(rgba(getComputedStyle(node).color)), b = light(paper(node));
-    worst = Math.min(worst, (Math.max(a, b) + .05) / (Math.min(a, b) + .05));
-  }
-  return worst;
-})()
-"""
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    program = find()
-    if program is None:
-        reason = "no Chromium was found; install Debian's package chromium"
-        if os.environ.get("ORNSTEIN_REQUIRE_CHROMIUM") == "1":
-            pytest.fail(reason)
-        pytest.skip(reason)
-    with Browser(program) as opened:
-        yield opened
 
 
 @pytest.fixture(scope="module")

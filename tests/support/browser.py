@@ -37,6 +37,28 @@ os.dup2(write, 4)
 os.execvp(sys.argv[3], sys.argv[3:])
 """
 PATIENCE = 60.0
+CONTRAST = """
+(() => {
+  const channel = v => { v /= 255; return v <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4 };
+  const light = c => .2126 * channel(c[0]) + .7152 * channel(c[1]) + .0722 * channel(c[2]);
+  const rgba = text => text.match(/[\\d.]+/g).map(Number);
+  const paper = node => {
+    for (; node; node = node.parentElement) {
+      const c = rgba(getComputedStyle(node).backgroundColor);
+      if (c.length < 4 || c[3] > 0) return c;
+    }
+    return [255, 255, 255];
+  };
+  let worst = 99;
+  for (const node of document.querySelectorAll('h1, h2, p, li, td, th, dt, dd, a, strong, pre')) {
+    if (!node.textContent.trim()) continue;
+    const a = light(rgba(getComputedStyle(node).color)), b = light(paper(node));
+    worst = Math.min(worst, (Math.max(a, b) + .05) / (Math.min(a, b) + .05));
+  }
+  return worst;
+})()
+"""
+"""The least contrast of text with the paper behind it, of all of a page."""
 
 
 def find() -> str | None:

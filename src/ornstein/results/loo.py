@@ -106,9 +106,10 @@ class Loo:
         if not rows.size:
             return [*found, f"All Pareto k are at most {self.good_k:.2f}: the scores are reliable."]
         named = few([str(row) for row in rows.tolist()], _NAMED)
+        what = "influential row" if len(rows) == 1 else "influential rows"
         return [
             *found,
-            f"{len(rows):,} influential rows, Pareto k above {self.good_k:.2f}: {named} (counted "
+            f"{len(rows):,} {what}, Pareto k above {self.good_k:.2f}: {named} (counted "
             "from 0). Their scores are not reliable; look at these rows, or fit without them and "
             "compare.",
         ]
