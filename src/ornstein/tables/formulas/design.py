@@ -135,10 +135,22 @@ class Design:
                 warnings.simplefilter("ignore")
                 return spec.get_model_matrix(frame, context=dict(ARITHMETIC))
         except Exception as error:
+            self._refuse_undefined(frame)
             reason = " ".join(str(error).split())[:300] or type(error).__name__
             raise refuse(
                 self.formula, self.fixed, f"its terms cannot be evaluated: {reason}"
             ) from error
+
+    def _refuse_undefined(self, frame: pd.DataFrame) -> None:
+        """Raise for a function of numbers that has no value in some rows, such as log(-1)."""
+        names = list(map(str, frame.columns))
+        for term in read_terms(self.fixed, self.formula):
+            for factor in term.factors:
+                if factor.eval_method.value != "python":
+                    continue
+                expression = expression_of(factor, self.formula, names)
+                if expression.is_arithmetic:
+                    expression.value({name: frame[name].to_numpy() for name in expression.used})
 
     def _numbers(self, found: Any) -> tuple[Floats, tuple[str, ...]]:
         names = tuple(map(str, found.model_spec.column_names))

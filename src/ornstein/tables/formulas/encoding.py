@@ -1,5 +1,7 @@
 """What a formula's model keeps of its table, with the interface of ``tables.Encoding``."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,6 +11,7 @@ import pyarrow as pa
 
 from ornstein._base import checks
 from ornstein._base.checks import shown
+from ornstein._base.errors import InputError
 from ornstein._base.types import Vector
 from ornstein.models.families import FAMILIES, Family
 from ornstein.models.regressions import successes, waiting
@@ -167,15 +170,28 @@ def target_values(
     if formula.kind in ("cbind", "p"):
         first, second = (numeric(text, table, formula.text) for text in formula.response)
         trials = first + second if formula.kind == "cbind" else second
-        successes(first, trials)
+        with _about_target(formula):
+            successes(first, trials)
         return first, trials
     if formula.kind == "Surv":
         time, event = (_event(text, table, formula) for text in formula.response)
-        return waiting(time, event), None
+        with _about_target(formula):
+            return waiting(time, event), None
     if target.classes is not None:
         return target.encode(table[target.name]), None
     values = numeric(formula.response[0], table, formula.text)
     return (values - target.centre) / target.scale, None
+
+
+@contextmanager
+def _about_target(formula: ParsedFormula) -> Iterator[None]:
+    """Name and mark the target's columns in what is said of ``y``, trials and events."""
+    try:
+        yield
+    except InputError as error:
+        what = f"{formula.kind}({', '.join(formula.response)})"
+        start = formula.text.partition("~")[0].strip()
+        raise refuse(formula.text, start, f"in {what}, {error}") from error
 
 
 def _event(text: str, table: pa.Table, formula: ParsedFormula) -> Floats:

@@ -150,17 +150,25 @@ class Expression:
         part = text if text in self.formula else self.text.strip()
         return refuse(self.formula, part, f"{shown(text)} {why}.")
 
+    @property
+    def is_arithmetic(self) -> bool:
+        """Whether it has functions of numbers only."""
+        calls = [node.func for node in ast.walk(self.tree) if isinstance(node, ast.Call)]
+        known = (*ARITHMETIC, "I")
+        return all(isinstance(func, ast.Name) and func.id in known for func in calls)
+
     def value(self, numbers: Mapping[str, Floats]) -> Floats:
         """Of every row; of expressions with functions of numbers only."""
         with np.errstate(all="ignore"):
             found = np.asarray(self._value(self.tree, numbers), float)
         rows = len(next(iter(numbers.values()))) if numbers else 1
         if not np.isfinite(found).all():
-            bad = int((~np.isfinite(np.broadcast_to(found, (rows,)))).sum())
+            wrong = ~np.isfinite(np.broadcast_to(found, (rows,)))
             raise refuse(
                 self.formula,
                 self.text.strip(),
-                f"{shown(self.text.strip())} is not a finite number in {bad:,} rows.",
+                f"{shown(self.text.strip())} is not a finite number in {int(wrong.sum()):,} rows, "
+                f"the first being row {int(np.argmax(wrong))}.",
             )
         return np.broadcast_to(found, (rows,)).copy()
 

@@ -179,7 +179,13 @@ def _used(parsed: ParsedFormula, names: list[str]) -> list[str]:
     probe = pa.table({name: pa.array([0.0, 1.0]) for name in names})
     designs = [plan_design(parsed.fixed, parsed.text, probe)]
     designs += [plan_bar(term, probe, parsed.text) for term in parsed.random]
-    found += [one.name for design in designs for one in design.columns]
+    terms = [one.name for design in designs for one in design.columns]
+    target = parsed.response[0].strip().strip("`")
+    if target in terms:
+        right = parsed.text.partition("~")[2].strip()
+        why = f"the target {shown(target)} is among the terms that are to explain it."
+        raise refuse(parsed.text, right, why)
+    found += terms
     return list(dict.fromkeys(found))
 
 
