@@ -269,9 +269,7 @@ def auxiliary_widths(post: MixedPosterior, anchor: MixedAnchor) -> Vector:
         return np.zeros(0)
     rows, own = auxiliary_rows(post, anchor), slice(spec.scales, None)
     with double_precision():
-        hessian = np.asarray(
-            jax.hessian(partial(_spread_loss, spec, rows))(jnp.asarray(anchor.lam))
-        )
+        hessian = np.asarray(_spread_hessian(spec, rows, jnp.asarray(anchor.lam)))
     least = np.concatenate([one.sd for one in spec.auxiliary]) ** -2.0
     curvature = np.maximum(np.diag(hessian)[own], 0.0) + least
     return np.asarray(1 / np.sqrt(curvature))
@@ -282,6 +280,12 @@ def _spread_loss(spec: Specification, rows: SpreadRows, lam: Array) -> Array:
     eta, y, weight = (jnp.asarray(part) for part in rows)
     both = jnp.stack([spec.family.loss(one, y, numbers) for one in eta])
     return 0.5 * (both.sum(axis=0) * weight).sum()
+
+
+@partial(jax.jit, static_argnums=(0,))
+def _spread_hessian(spec: Specification, rows: SpreadRows, lam: Array) -> Array:
+    found: Array = jax.hessian(partial(_spread_loss, spec, rows))(lam)
+    return found
 
 
 @partial(jax.jit, static_argnums=(0,))
