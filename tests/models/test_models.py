@@ -95,6 +95,13 @@ def test_softplus_is_stable_with_the_sigmoid_as_slope() -> None:
     assert np.allclose(slope, jax.nn.sigmoid(x))
 
 
+def test_softplus_of_single_numbers_has_their_precision() -> None:
+    x = np.linspace(-60.0, 60.0, 20_001).astype(np.float32)
+    found = np.asarray(softplus(jnp.asarray(x)), float)
+    expected = np.logaddexp(0.0, x.astype(float))
+    np.testing.assert_allclose(found, expected, rtol=4 * np.finfo(np.float32).eps)
+
+
 def test_scaling_is_the_mean_of_per_example_losses() -> None:
     """``L = 1/N sum_n (-log p(x_n | theta)) - 1/N log p(theta)``, for any subset in expectation."""
     post = zoo()["linear"]

@@ -16,12 +16,15 @@ from ornstein._base.types import Array, PyTree, Vector
 from ornstein.data import inputs
 from ornstein.data.on_disk import AnyRows
 from ornstein.models.families.family import Family, Numbers, Rng, TargetColumn
+from ornstein.models.families.special import log1p_of_share
 
 
 @jax.custom_jvp
 def softplus(x: Array) -> Array:
     """``log(1 + exp(x))``, stable, its derivative the sigmoid."""
-    return jnp.maximum(x, 0) + jnp.log1p(jnp.exp(-jnp.abs(x)))
+    share = jnp.exp(-jnp.abs(x))
+    rest = jnp.log1p(share) if share.dtype == jnp.float64 else log1p_of_share(share)
+    return jnp.maximum(x, 0) + rest
 
 
 @softplus.defjvp

@@ -1,8 +1,11 @@
 """All rows on the device, a group's together in chunks of one length, the last one padded.
 
-Sums over a group are sums along a chunk, and over the few chunks that it has.
+Sums over a group are sums along a chunk, and over the few chunks that it has. Chunks lie along the
+last axis, so that a processor works on many of them at once.
 """
 
+import functools
+import operator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,20 +18,21 @@ from ornstein.models.random_effects.posterior import MixedPosterior
 from ornstein.models.random_effects.specification import Specification
 
 _OVERHEAD = 4  # rows that a chunk costs beside its own
+_UNROLLED = 32  # rows of a chunk up to which their sum is written out
 
 
 @jax.tree_util.register_dataclass
 @dataclass(frozen=True, eq=False)
 class Chunks:
-    """Rows as (chunks, length), columns first; weights are zero where there is no row."""
+    """Rows as (length, chunks), columns first; weights are zero where there is no row."""
 
-    x: Any  # (p, C, w)
+    x: Any  # (p, w, C)
     y: Any
     weight: Any
     offset: Any
     group: Any  # of a chunk; None where every group has one
-    index: tuple[Any, ...]  # of the other groupings, (C, w)
-    design: tuple[Any, ...]  # (q, C, w); None for intercepts
+    index: tuple[Any, ...]  # of the other groupings, (w, C)
+    design: tuple[Any, ...]  # (q, w, C); None for intercepts
 
     @classmethod
     def of(cls, post: MixedPosterior, dtype: str) -> "Chunks":
@@ -48,12 +52,12 @@ class Chunks:
             kind = np.dtype(dtype) if values.dtype.kind == "f" else values.dtype
             found = np.full(shape[0] * length, fill, kind)
             found[place] = values
-            return found.reshape(shape)
+            return np.ascontiguousarray(found.reshape(shape).T)
 
         def index(values: Any) -> Any:
             found = np.zeros(shape[0] * length, np.int32)
             found[place] = values
-            return found.reshape(shape)
+            return np.ascontiguousarray(found.reshape(shape).T)
 
         zero = np.zeros((), dtype)
         return cls(
@@ -70,20 +74,26 @@ class Chunks:
         )
 
     def predictor(self, spec: Specification, phi: Array, b: Array) -> Array:
-        """Of every row, (C, w)."""
-        found = jnp.einsum("p,pcw->cw", phi[: spec.fixed], self.x)
+        """Of every row, (w, C)."""
+        return self.with_leaves(self.of_head(spec, phi), b)
+
+    def of_head(self, spec: Specification, phi: Array) -> Array:
+        """What the head and the offset add to the predictor."""
+        found = jnp.einsum("p,pwc->wc", phi[: spec.fixed], self.x)
         found = found + self.offset
-        own = b if self.group is None else b[:, self.group]
-        if self.design[0] is None:
-            found = found + own[0][:, None]
-        else:
-            found = found + (own[:, :, None] * self.design[0]).sum(axis=0)
         for grouping, place, index, design in zip(
             spec.others, spec.places(), self.index, self.design[1:], strict=True
         ):
             effects = phi[place].reshape(grouping.width, -1)[:, index]
             found = found + (effects[0] if design is None else (effects * design).sum(axis=0))
         return found
+
+    def with_leaves(self, found: Array, b: Array) -> Array:
+        """The predictor, given what the head adds."""
+        own = b if self.group is None else b[:, self.group]
+        if self.design[0] is None:
+            return found + own
+        return found + (own[:, None] * self.design[0]).sum(axis=0)
 
     def gradient(self, spec: Specification, eta: Array, lam: Array) -> tuple[Array, Array]:
         """Of the sum of losses, by head and leaves."""
@@ -96,7 +106,9 @@ class Chunks:
 
     def head_sums(self, spec: Specification, residual: Array) -> Array:
         """Residuals against the head's columns."""
-        pieces = [jnp.einsum("pcw,cw->p", self.x, residual)]
+        flat = residual.reshape(-1)
+        # One by one, as a product of matrices takes far longer where one is so long and narrow.
+        pieces = [jnp.stack([jnp.vdot(column.reshape(-1), flat) for column in self.x])]
         for grouping, index, design in zip(spec.others, self.index, self.design[1:], strict=True):
             columns = residual[None] if design is None else residual[None] * design
             for column in columns:
@@ -113,8 +125,11 @@ class Chunks:
 
     def by_leaf(self, spec: Specification, values: Array) -> Array:
         """Sums over the rows of every leaf, (G,)."""
-        # A product, as a sum would be fused with the values, one row at a time.
-        sums = values @ jnp.ones(values.shape[1], values.dtype)
+        if 2 < len(values) <= _UNROLLED:
+            halves = values[::2], values[1::2]
+            values = jnp.stack([functools.reduce(operator.add, half) for half in halves])
+        # A product, as a sum would be made anew wherever it is used.
+        sums = jnp.ones(len(values), values.dtype) @ values
         if self.group is None:
             return sums
         return jax.ops.segment_sum(sums, self.group, spec.leaf.levels, indices_are_sorted=True)

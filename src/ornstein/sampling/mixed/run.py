@@ -1,5 +1,6 @@
 """A run of a mixed model: chains in threads, a warm-up that tunes lengths and proposals, draws."""
 
+import math
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -39,7 +40,7 @@ _STARTS = 2**31  # of the numbers that make keys of a chain's, that of its start
 CHUNK = 25  # draws of a dispatch: one number, so that code is compiled once
 _ROUNDS = 6, 6  # dispatches of the phases of a warm-up,
 _FEWER_ROUNDS = 2, 2  # where passes over the rows take long
-_WIDEST = 1.4, 1.4, 1.0  # angles of leaves and head, and share of a proposal, to begin with
+_WIDEST = math.pi / 2, math.pi / 2, 1.0  # angles of leaves and head, share of a proposal
 _FACTORS = 0.4, 3.0  # by which a round changes one, at most
 _WIDER = 1.3  # of the variances that proposals have
 _LARGE_HEAD = 400  # parameters held densely, above which factorisations take most of the time

@@ -22,14 +22,17 @@ from ornstein.sampling.mixed.coordinates import Around, Coordinates
 from ornstein.sampling.mixed.moves import Reference, Tuning
 from ornstein.sampling.mixed.passes import Chunks
 
+_WELL_KNOWN = 0.05  # width, on the log scale: none is near 0
+
 
 class TestedState(NamedTuple):
-    """Parameters, hyperparameters, and the rows' losses by leaf."""
+    """Parameters, hyperparameters, and of the rows what is known there."""
 
     phi: Array
     b: Array
     lam: Array
-    losses: Array
+    losses: Array  # by leaf
+    of_head: Array  # what the head adds to the predictor
 
 
 def prepared(
@@ -71,14 +74,22 @@ def advance(
     if spec.count:
         state, third = _hyper(spec, around, rows, here, reference, tuning.hyper, state, hyper)
     if spec.scales:
-        state = _scaled(spec, rows, reference, state, scale)
+        # Where all are known this well, as in tables of many groups, it is not worth a pass.
+        state = jax.lax.cond(
+            reference.widths[: spec.scales].max() < _WELL_KNOWN,
+            lambda state: state,
+            lambda state: _scaled(spec, rows, reference, state, scale),
+            state,
+        )
     lam = draw_given(spec, state.lam, state.phi, state.b, reference, given)
     return state._replace(lam=lam), jnp.stack([first, second, third])
 
 
 def at(spec: Specification, rows: Chunks, phi: Array, b: Array, lam: Array) -> TestedState:
     """The state at parameters, with its rows' losses."""
-    return TestedState(phi, b, lam, rows.losses(spec, rows.predictor(spec, phi, b), lam))
+    of_head = rows.of_head(spec, phi)
+    losses = rows.losses(spec, rows.with_leaves(of_head, b), lam)
+    return TestedState(phi, b, lam, losses, of_head)
 
 
 def read(
@@ -132,7 +143,7 @@ def _leaves(
 
     def at(z: Array) -> tuple[Array, Array]:
         b = mean + jnp.einsum("jig,jg->ig", inner, z)
-        return b, rows.predictor(spec, state.phi, b)
+        return b, rows.with_leaves(state.of_head, b)
 
     def slope(z: Array) -> Array:
         b, eta = at(z)
@@ -168,25 +179,26 @@ def _head(
     v = jax.random.normal(normal, z.shape, z.dtype)
     precision, power = spec.leaf_precision(state.lam), spec.power(state.lam)
 
-    def at(z: Array) -> tuple[Array, Array, Array]:
+    def at(z: Array) -> tuple[Array, Array, Array, Array]:
         phi = here.phi + outer @ z
         b = state.b - jnp.einsum("img,m->ig", follow, phi - state.phi)
-        return phi, b, rows.predictor(spec, phi, b)
+        of_head = rows.of_head(spec, phi)
+        return phi, b, of_head, rows.with_leaves(of_head, b)
 
     def slope(z: Array) -> Array:
-        phi, b, eta = at(z)
+        phi, b, _, eta = at(z)
         by_phi, by_b = rows.gradient(spec, eta, state.lam)
         by_phi = power * by_phi + spec.head_prior_gradient(state.lam, phi, around.prior)
         by_b = power * by_b + precision @ b
         return (by_phi - jnp.einsum("img,ig->m", follow, by_b)) @ outer
 
     z_new, v_new = _turned(z, v, angle, slope)
-    phi, b, eta = at(z_new)
+    phi, b, of_head, eta = at(z_new)
     losses = rows.losses(spec, eta, state.lam)
     change = power * (losses - state.losses).sum()
     change = change + _prior_change(spec, around, state, phi, b, state.lam)
     change = change + 0.5 * (v_new**2 - v**2).sum()
-    return _chosen(state, TestedState(phi, b, state.lam, losses), -change, uniform)
+    return _chosen(state, TestedState(phi, b, state.lam, losses, of_head), -change, uniform)
 
 
 def _hyper(
@@ -204,14 +216,14 @@ def _hyper(
     lam, weight = reference.proposed(state.lam, share, move)
     there = Coordinates.given(spec, around, lam)
     phi, b = there.position(*here.coordinates(state.phi, state.b))
-    losses = rows.losses(spec, rows.predictor(spec, phi, b), lam)
+    tried = at(spec, rows, phi, b, lam)
     # The power is 1 here: a Gaussian family needs no rows.
-    change = (losses - state.losses).sum()
+    change = (tried.losses - state.losses).sum()
     change = change + _prior_change(spec, around, state, phi, b, lam)
     ratio = -change + spec.log_hyper(lam) - spec.log_hyper(state.lam)
     ratio = ratio + here.log_volume_change(there)
     ratio = ratio + weight
-    return _chosen(state, TestedState(phi, b, lam, losses), ratio, uniform)
+    return _chosen(state, tried, ratio, uniform)
 
 
 def _scaled(
@@ -221,10 +233,10 @@ def _scaled(
     which, uniform = jax.random.split(key)
     lam = reference.walked(state.lam, spec.scales, which)
     phi, b = spec.rescaled(state.phi, state.b, state.lam, lam)
-    losses = rows.losses(spec, rows.predictor(spec, phi, b), lam)
+    tried = at(spec, rows, phi, b, lam)
     ratio = spec.log_scales(lam) - spec.log_scales(state.lam)
-    ratio = ratio - spec.power(lam) * (losses - state.losses).sum()
-    return _chosen(state, TestedState(phi, b, lam, losses), ratio, uniform)[0]
+    ratio = ratio - spec.power(lam) * (tried.losses - state.losses).sum()
+    return _chosen(state, tried, ratio, uniform)[0]
 
 
 def _prior_change(

@@ -36,8 +36,8 @@ class TurnRows:
     """All rows in a turn's order, and what says how others' effects change its slopes."""
 
     chunks: Chunks  # of its own model; the offset is that at the anchor
-    index: tuple[Any, ...]  # of the held groupings, (C, w)
-    design: tuple[Any, ...]  # (q, C, w); None for intercepts
+    index: tuple[Any, ...]  # of the held groupings, (w, C)
+    design: tuple[Any, ...]  # (q, w, C); None for intercepts
     held: tuple[Any, ...]  # their effects at the anchor, (q, levels)
     residual: Any  # of every row at the anchor, weighted
     curvature: Any
