@@ -1,5 +1,6 @@
 """Large crossed groupings in turn: against dense arrows, and the same posterior."""
 
+from dataclasses import replace
 from resource import RUSAGE_SELF, getrusage
 from time import perf_counter, process_time
 from typing import Any
@@ -154,6 +155,16 @@ def test_X14_turns_have_the_posterior_of_dense_heads(
             cut = np.quantile(a, share)
             spread = np.sqrt(share * (1 - share) * (1 / sizes[0] + 1 / sizes[1]))
             assert abs((b < cut).mean() - share) < 4.5 * spread, (name, share)
+    right = found.diagnose().accuracy
+    assert right is not None
+    assert right.labels[:2] == ("coef[0]", "intercept")
+    assert not any("[h=" in label for label in right.labels)
+    assert (np.abs(right.mean_error) < 0.15 + 4 * right.mean_mc_error).all()
+    moved = found.phi + 0.5 * found.phi[..., 0].std() * (np.arange(found.phi.shape[-1]) == 0)
+    wrong = replace(found, phi=moved).diagnose().accuracy
+    assert wrong is not None
+    assert wrong.verdict == "fail"
+    assert wrong.mean_error[0] > 0.3
 
 
 def test_what_one_arrow_cannot_hold_takes_turns(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,14 +174,21 @@ def test_what_one_arrow_cannot_hold_takes_turns(monkeypatch: pytest.MonkeyPatch)
     g, h = rng.integers(0, 40, 400), rng.integers(0, 30, 400)
     y = rng.normal(size=40)[g] + rng.normal(size=30)[h] + rng.normal(size=400)
     post = orn.models.mixed(None, y, {"g": g, "h": h})
-    result = orn.sample(post, key=0, draws=50)
+    result = orn.sample(post, key=0, draws=100)
     assert result.plan.steps == "turns"
     assert "in turn (X14)" in str(result.plan)
     assert not result.plan.warnings
     assert result.effects("h").shape == (30, 4)
-    said = str(result.diagnose())
-    assert "R-hat" in said
-    assert "take turns" in said
+    found = result.diagnose()
+    assert "that take turns have moved freely" in str(found)
+    assert found.accuracy is not None
+    assert found.accuracy.labels == ("intercept", "sd(g)", "sd(h)", "sigma")
+    assert (np.abs(found.accuracy.mean_error) < 0.1 + 4 * found.accuracy.mean_mc_error).all()
+    assert (np.abs(found.accuracy.sd_error) < 0.1 + 4 * found.accuracy.sd_mc_error).all()
+    narrow = result.lam.mean(axis=(0, 1)) + 0.6 * (result.lam - result.lam.mean(axis=(0, 1)))
+    wrong = replace(result, lam=narrow).diagnose().accuracy
+    assert wrong is not None
+    assert wrong.verdict == "fail"
     with pytest.raises(orn.InputError, match="11 fixed coefficients beside the 40 effects of g"):
         orn.models.mixed(rng.normal(size=(400, 10)), y, {"g": g, "h": h})
     with pytest.raises(orn.InputError, match="take turns with all rows; leave batch_size out"):
