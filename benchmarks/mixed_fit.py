@@ -4,6 +4,7 @@ Called with a file of rows, a number of draws a chain (0 for the plan's), and re
 compiles and is not counted.
 """
 
+import gc
 import json
 import sys
 from pathlib import Path
@@ -53,6 +54,7 @@ def main() -> None:
     """Print the median run."""
     task, draws = load(Path(sys.argv[1])), int(sys.argv[2]) or None
     fit(task, draws, 0)
+    gc.collect()
     runs = [clocked(lambda: fit(task, draws, 1)) for _ in range(int(sys.argv[3]))]
     gib, middle = peak_gib(), median(run["processor"] for run in runs)
     best = min(runs, key=lambda run: abs(run["processor"] - middle))
