@@ -40,7 +40,7 @@ def log1p_of_share(x: Array) -> Array:
     """``log(1 + x)`` of numbers from 0 to 1, in single precision.
 
     By the series of ``2 artanh(x / (2 + x))``: compiled code works on many numbers at once, as it
-    does not where it calls a logarithm, and so takes a quarter of the time.
+    does not where it calls a logarithm.
 
     Examples
     --------
