@@ -6,9 +6,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from typer.testing import CliRunner
 
 import ornstein as orn
 from ornstein import tables
+from ornstein.cli import app
 from ornstein.tables.levels import MANY
 from ornstein.tables.mixed import MixedTableModel
 from support.montecarlo import agree
@@ -144,6 +146,9 @@ def test_a_plain_table_takes_many_levels(tmp_path: Path) -> None:
         )
     with pytest.raises(orn.InputError, match=f"'carrier' has {LEVELS} levels.*fit_table"):
         tables.posterior(table.X, table.y, table.encoding)
+    own.to_csv(tmp_path / "t.csv", index=False)
+    done = CliRunner().invoke(app, ["compare", str(tmp_path / "t.csv"), "--target", "won"])
+    assert f"'carrier' has {LEVELS} levels" in str(done.exception)
     gaps = own.assign(carrier=own["carrier"].where(own["carrier"] != "c004"))
     filled = tables.learn(gaps, "won", missing="impute").encoding.many[0]
     assert filled.words[-1] == "(missing)"

@@ -77,7 +77,7 @@ def compare(
     from ornstein._base.progress import phase
     from ornstein.api.comparison import DEFAULT, checked_request
     from ornstein.tables import fit_tables
-    from ornstein.tables.fitting import settled
+    from ornstein.tables.fitting import refuse_many, settled
 
     if plot is not None:
         from ornstein.results import plots
@@ -88,6 +88,7 @@ def compare(
     names = checked_request(methods or DEFAULT, reference)
     options = reading(locals())
     encoded = learn_table(read_table(table, options), options)
+    refuse_many(encoded.encoding)
     say = Console(stderr=True, quiet=quiet, highlight=False)
     bars = False if quiet else None
     with phase("fitting, for prior and noise", bars):

@@ -239,14 +239,19 @@ def _with_least_noise(past: Past, rows: Mapping[str, Any]) -> Past:
 # Encoded tables ---------------------------------------------------------------------------------
 
 
-def encoded_rows(X: npt.ArrayLike, y: npt.ArrayLike, encoding: Encoding) -> dict[str, AnyRows]:
-    """Rows of an encoded table, checked."""
+def refuse_many(encoding: Encoding) -> None:
+    """Raise for columns of so many levels that only a fit looks them up."""
     if encoding.many:
         raise InputError(
             f"Column {checks.shown(encoding.many[0].name)} has {len(encoding.many[0].levels):,} "
             "levels. Models that look so many up are fitted by tables.fit_table (ornstein fit) "
             "only; elsewhere, group its rare levels or leave it out."
         )
+
+
+def encoded_rows(X: npt.ArrayLike, y: npt.ArrayLike, encoding: Encoding) -> dict[str, AnyRows]:
+    """Rows of an encoded table, checked."""
+    refuse_many(encoding)
     table, _ = inputs.table(X)
     classes = encoding.target.classes
     kind = type(encoding.family)
