@@ -29,6 +29,12 @@ def test_expensive_draws_are_as_many_as_are_enough() -> None:
     assert draws <= plan.draws
 
 
+def test_a_short_pilot_leaves_a_margin() -> None:
+    post, plan = made(100_000, 16)
+    longer, draws = run_length(post, plan, 14.0, _CHAINS, None, effective=40.0)
+    assert 2 * ENOUGH <= _CHAINS * longer * draws / 14 < 2.1 * ENOUGH
+
+
 def test_cheap_draws_are_all_made() -> None:
     post, plan = made(200, 1)
     assert run_length(post, plan, 14.0, _CHAINS, None) == (7, plan.draws)

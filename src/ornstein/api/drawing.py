@@ -160,7 +160,8 @@ def anchored(
                 break
             pieces, beside = [*pieces, done], beside.at(done)
         slowness = _slowness(pieces)
-    longer, draws = run_length(post, plan, slowness, chains, wanted)
+    effective = _draws(pieces)[1][..., 0].size / slowness
+    longer, draws = run_length(post, plan, slowness, chains, wanted, effective)
     beside = beside._replace(thin=longer * plan.thin)
     plan = replace(plan, thin=beside.thin, warmup=longer * plan.warmup, tolerance=tolerance)
     plan = plan if wanted is not None else replace(plan, draws=draws)
@@ -201,13 +202,24 @@ def _pilot_draws(post: Posterior, plan: Plan, chains: int) -> int:
 
 
 def run_length(
-    post: Posterior, plan: Plan, slowness: float, chains: int, wanted: int | None
+    post: Posterior,
+    plan: Plan,
+    slowness: float,
+    chains: int,
+    wanted: int | None,
+    effective: float = math.inf,
 ) -> tuple[int, int]:
-    """How many of the plan's strides a draw takes, and draws of a chain."""
+    """How many of the plan's strides a draw takes, and draws of a chain.
+
+    ``slowness`` is known from so many ``effective`` draws. A run that takes long is as long as it
+    must be if chains forget more slowly by two standard errors of that: relatively ``sqrt(10 / n)``
+    of an autocorrelation time that is summed over five of itself (Sokal 1997).
+    """
     longer, draws = int(np.clip(round(slowness / 2), 1, _SLOWEST)), wanted or plan.draws
     if seconds(post, plan, chains * draws * longer * plan.thin) <= _LONG:
         return longer, draws
-    strides = math.ceil(ENOUGH * max(slowness, 1.0) / chains)
+    slower = slowness * (1 + 2 * math.sqrt(10 / effective))
+    strides = math.ceil(ENOUGH * max(slower, 1.0) / chains)
     longer = min(longer, math.ceil(strides / draws))
     if wanted is not None:
         return longer, wanted
