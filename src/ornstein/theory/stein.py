@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from ornstein._base.types import Vector
 
-_WELL_CONDITIONED = 4  # draws for each number that is fitted
+_WELL_CONDITIONED = 3  # draws for each number that is fitted
 _LEAST_CURVATURE = 1e-10  # of draws of unit covariance: 1 is right
 
 
@@ -91,7 +91,9 @@ def implied_errors(moments: SteinMoments, root: Vector) -> ImpliedErrors:
     [[0.2], [1.0]]
     """
     precision = 0.5 * (moments.curvature + moments.curvature.T)
-    if np.linalg.eigvalsh(precision)[0] <= _LEAST_CURVATURE:
+    try:
+        np.linalg.cholesky(precision - _LEAST_CURVATURE * np.eye(len(root)))
+    except np.linalg.LinAlgError:
         unknown = np.full(len(root), np.nan)
         return ImpliedErrors(unknown, unknown, moments.bend)
     sd = np.sqrt(np.diagonal(root @ np.linalg.solve(precision, root.T)))
