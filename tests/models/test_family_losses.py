@@ -308,7 +308,10 @@ WRONG: list[tuple[Callable[[], Any], str]] = [
     (lambda: models.exponential(X3, [1, 1, 1], [0, 0, 0]), "no wait ended"),
     (lambda: models.binomial(X3, [1, 5, 1], [1, 4, 2]), "5 of 4 in row 1"),
     (lambda: models.negative_binomial(X3, [1, 0.5, 2]), "counts"),
-    (lambda: models.ordinal(X3, [0, 1, 2], intercept=True), "cutpoints in its place"),
+    (
+        lambda: models.ordinal(X3, [0, 1, 2], intercept=True),
+        "an ordinal model has cutpoints for it",
+    ),
     (lambda: family_name("gauss"), "gauss"),
 ]
 

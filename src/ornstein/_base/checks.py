@@ -37,6 +37,11 @@ def shown(value: Any) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
+def a_or_an(word: str) -> str:
+    """The word with its article."""
+    return f"{'an' if word[:1] in 'aeiou' else 'a'} {word}"
+
+
 def names_of(names: Iterable[Any]) -> str:
     """Names, the first five."""
     return few([shown(name) for name in names])

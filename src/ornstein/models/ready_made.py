@@ -228,11 +228,14 @@ def build(
     intercept = checks.flag("intercept", prior.intercept)
     if intercept and not family.intercept:
         raise InputError(
-            f"intercept=True: a {family.name} model has cutpoints in its place; leave it out."
+            f"intercept=True: {checks.a_or_an(family.name)} model has cutpoints for it; leave "
+            "it out."
         )
     features, outputs = rows["x"].shape[1], family.outputs
     if "offset" in rows and outputs > 1:
-        raise InputError(f"offset is for models of one predictor; a {family.name} model has more.")
+        raise InputError(
+            f"offset is for models of one predictor; {checks.a_or_an(family.name)} model has more."
+        )
     params = {"coef": np.zeros((outputs, features) if outputs > 1 else features)}
     if intercept:
         params["intercept"] = np.zeros(outputs if outputs > 1 else ())

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ornstein._base import checks
-from ornstein._base.checks import names_of, shown
+from ornstein._base.checks import a_or_an, names_of, shown
 from ornstein._base.errors import InputError
 from ornstein._base.problems import Problems
 from ornstein._base.types import Vector
@@ -222,9 +222,9 @@ class Encoding:
             raise _wrong("columns", "one column or more, of distinct names", names)
         units, classes = (target.centre, target.scale), target.classes or ()
         if not kind.scaled and units != (0.0, 1.0):
-            raise _wrong("target's centre and scale", f"0 and 1 for a {model} model", units)
+            raise _wrong("target's centre and scale", f"0 and 1 for {a_or_an(model)} model", units)
         if not most and target.classes is not None:
-            raise _wrong("target's classes", f"None for a {model} model", classes)
+            raise _wrong("target's classes", f"None for {a_or_an(model)} model", classes)
         if most and (not 2 <= len(classes) <= most or len(set(classes)) < len(classes)):
             many = "two" if most == 2 else f"2 to {most}"
             raise _wrong("target's classes", f"{many} distinct texts", target.classes)

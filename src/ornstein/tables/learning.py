@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ornstein._base.checks import choice, few, names_of, shown
+from ornstein._base.checks import a_or_an, choice, few, names_of, shown
 from ornstein._base.errors import AmbiguousTargetError, InputError
 from ornstein._base.problems import Problems
 from ornstein.models.families import FAMILIES, MODELS, TargetColumn, family_name
@@ -111,7 +111,7 @@ def learn(
         column = columns.target_column(target, table[target])
         if model is None:
             model, why = guess_family(column, table.num_rows)
-            guess = [f"{why} Fitting a {model} model."]
+            guess = [f"{why} Fitting {a_or_an(model)} model."]
         to_predict = _learn_target(model, column, table.num_rows)
     with problems.noted():
         _refuse_few_rows(table.num_rows)

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.special
 
-from ornstein._base.checks import shown
+from ornstein._base.checks import a_or_an, shown
 from ornstein._base.errors import InputError
 from ornstein._base.types import Array, PyTree, Vector
 from ornstein.data.on_disk import AnyRows
@@ -36,7 +36,8 @@ class Positive(Family):
         if wrong.any():
             row = int(np.argmax(wrong))
             raise InputError(
-                f"y must be above 0 for a {cls.name} model, found {values[row]:g} in row {row}."
+                f"y must be above 0 for {a_or_an(cls.name)} model, found {values[row]:g} in row "
+                f"{row}."
             )
         return cls(), values
 
@@ -46,7 +47,7 @@ class Positive(Family):
         values = np.asarray(column.values)
         if (values <= 0).any():
             raise InputError(
-                f"The target {shown(column.name)} must be above 0 for a {cls.name} model: "
+                f"The target {shown(column.name)} must be above 0 for {a_or_an(cls.name)} model: "
                 f"{int((values <= 0).sum()):,} values are not, the first being "
                 f"{values[values <= 0][0]:g}. Choose linear."
             )

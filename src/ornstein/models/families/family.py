@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.special
 
-from ornstein._base.checks import names_of, shown
+from ornstein._base.checks import a_or_an, names_of, shown
 from ornstein._base.errors import InputError
 from ornstein._base.precision import double_precision
 from ornstein._base.types import Array, PyTree, Vector
@@ -235,7 +235,9 @@ class Family(ABC):
 
     def expectation(self, eta: Vector, numbers: Numbers) -> Vector:
         """The target's mean for every draw and row."""
-        raise InputError(f"a {self.name} model predicts classes; ask for their probabilities.")
+        raise InputError(
+            f"{a_or_an(self.name)} model predicts classes; ask for their probabilities."
+        )
 
     def variance(self, eta: Vector, numbers: Numbers) -> Vector:
         """The target's own variance by draw and row; of families that predict a mean only."""
@@ -243,7 +245,7 @@ class Family(ABC):
 
     def probabilities(self, eta: Vector, numbers: Numbers) -> Vector:
         """Of every class, (draws, classes, rows)."""
-        raise InputError(f"a {self.name} model has no class probabilities.")
+        raise InputError(f"{a_or_an(self.name)} model has no class probabilities.")
 
     @abstractmethod
     def simulate(self, eta: Vector, numbers: Numbers, rng: Rng) -> Vector:
@@ -312,7 +314,7 @@ class Family(ABC):
                 )
             raise InputError(
                 f"The target {name} has {len(column.levels):,} classes, such as "
-                f"{names_of(column.levels[:3])}; a {cls.name} model takes at most "
+                f"{names_of(column.levels[:3])}; {a_or_an(cls.name)} model takes at most "
                 f"{cls.most_classes}. {cls.if_more}"
             )
 

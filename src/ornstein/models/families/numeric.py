@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ornstein._base.checks import shown
+from ornstein._base.checks import a_or_an, shown
 from ornstein._base.errors import InputError
 from ornstein._base.types import Array, PyTree, Vector
 from ornstein.data.on_disk import AnyRows, RowsOnDisk
@@ -97,7 +97,9 @@ class Counts(Family):
         else:
             fits = bool(y.min() >= 0 and np.array_equal(y, np.rint(y)))
         if not fits:
-            raise InputError(f"y must hold counts (whole numbers from 0) for a {cls.name} model.")
+            raise InputError(
+                f"y must hold counts (whole numbers from 0) for {a_or_an(cls.name)} model."
+            )
         return super().of_target(y, classes)
 
     @classmethod

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ornstein._base.checks import a_or_an
 from ornstein._base.errors import InputError
 from ornstein._base.types import Vector
 from ornstein.data import inputs
@@ -30,10 +31,10 @@ def target_of(
         raise InputError(
             "family='binomial' needs trials, the number of trials of every row."
             if kind is Binomial
-            else f"trials is for family='binomial'; a {kind.name} model has none."
+            else f"trials is for family='binomial'; {a_or_an(kind.name)} model has none."
         )
     if event is not None and not issubclass(kind, Waiting):
-        raise InputError(f"event is for waiting times; a {kind.name} model has none.")
+        raise InputError(f"event is for waiting times; {a_or_an(kind.name)} model has none.")
     refuse_several(kind(), kind.name)
     if on_disk:
         return _on_disk(kind, held(y), trials, event, sample_weight, offset)
@@ -72,8 +73,8 @@ def _on_disk(
     """The same of rows that stay on disk, checked by passes over them."""
     if kind().auxiliary:
         raise InputError(
-            f"a {kind.name} model has parameters of its own, whose steps take all rows: they must "
-            "be in memory. Read them with rows[:] if they fit."
+            f"{a_or_an(kind.name)} model has its own parameters, whose steps take all rows: they "
+            "must be in memory. Read them with rows[:] if they fit."
         )
     rows = len(y)
 

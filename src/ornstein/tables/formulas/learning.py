@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ornstein._base.checks import choice, few, names_of, shown
+from ornstein._base.checks import a_or_an, choice, few, names_of, shown
 from ornstein._base.errors import InputError
 from ornstein._base.problems import Problems
 from ornstein.models.families import FAMILIES, TargetColumn, family_name
@@ -115,7 +115,9 @@ def learn_formula(
     if not FAMILIES[model].intercept:
         if not intercept:
             raise refuse(
-                parsed.text, parsed.fixed, f"a {model} model has cutpoints; leave out 0 or -1."
+                parsed.text,
+                parsed.fixed,
+                f"{a_or_an(model)} model has cutpoints; leave out 0 or -1.",
             )
         intercept, centred = False, True
     else:
@@ -221,7 +223,7 @@ def _target(
             raise refuse(
                 parsed.text, text, f"{parsed.kind}(...) is a target of {' or '.join(expected)}."
             )
-        guess = [] if name else [f"Fitting a {_TWO_COLUMNS[parsed.kind]} model."]
+        guess = [] if name else [f"Fitting {a_or_an(_TWO_COLUMNS[parsed.kind])} model."]
         return name or _TWO_COLUMNS[parsed.kind], Target(text), guess
     if name == "binomial":
         raise refuse(
@@ -231,12 +233,12 @@ def _target(
     notes = []
     if name is None:
         name, why = guess_family(column, table.num_rows)
-        notes = [f"{why} Fitting a {name} model."]
+        notes = [f"{why} Fitting {a_or_an(name)} model."]
     kind = FAMILIES[name]
     kind.check_column(column)
     if kind.most_classes:
         if column.name not in table.column_names:
-            raise refuse(parsed.text, text, f"the classes of a {name} model are a column.")
+            raise refuse(parsed.text, text, f"the classes of {a_or_an(name)} model are a column.")
         return name, Target(column.name, tuple(column.levels)), notes
     if kind.scaled:
         values = np.asarray(column.values, float)
