@@ -15,6 +15,12 @@ print(orn.cache_compiled_code(sys.argv[1]))
 import jax, jax.numpy as jnp
 print(jax.jit(lambda x: jnp.sin(x) @ x)(jnp.ones(3)))
 """
+COMMAND_LINE = """
+from ornstein.cli import _prepare_libraries
+_prepare_libraries()
+import jax, jax.numpy as jnp
+jax.jit(lambda x: jnp.sin(x) @ x)(jnp.ones(3))
+"""
 
 
 def run(args: list[str], **env: str) -> str:
@@ -45,9 +51,13 @@ def test_the_command_line_keeps_compiled_code(tmp_path: Path) -> None:
     command += ["--method", "laplace", "--draws", "8"]
     run(command, XDG_CACHE_HOME=str(tmp_path / "home"), HOME=str(tmp_path))
     assert kept(tmp_path)
-    own = tmp_path / "own"
-    run(command, JAX_COMPILATION_CACHE_DIR=str(own), XDG_CACHE_HOME=str(tmp_path / "other"))
-    assert not kept(tmp_path / "other"), "a user's own folder is used instead"
+
+
+def test_the_command_line_uses_a_users_own_folder(tmp_path: Path) -> None:
+    own, other = tmp_path / "own", tmp_path / "other"
+    given = {"JAX_COMPILATION_CACHE_DIR": str(own), "XDG_CACHE_HOME": str(other)}
+    run([sys.executable, "-c", COMMAND_LINE], **given)
+    assert not kept(other)
     assert kept(own)
     assert not list(own.glob("*-atime")), "nothing is removed from it"
 

@@ -93,7 +93,7 @@ def ends_well(post: orn.Posterior, draws: int) -> None:
     "post",
     [
         network(40, 3),
-        horseshoe(4, 30),
+        pytest.param(horseshoe(4, 30), marks=pytest.mark.slow),
         pytest.param(gaussian_process(8), marks=pytest.mark.slow),
     ],
     ids=["net", "horseshoe", "gp"],

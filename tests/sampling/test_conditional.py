@@ -74,6 +74,7 @@ def absent_effects() -> orn.Posterior:
     return orn.models.logistic(X, y, groups=[None] + ["g"] * 30, intercept=True)
 
 
+@pytest.mark.slow
 def test_X13_chains_pass_through_a_funnel() -> None:
     result = orn.sample(absent_effects(), hyper="draw", key=0, draws=300)
     summary = result.summary()

@@ -98,6 +98,7 @@ def separated(dim: int) -> orn.Posterior:
     return orn.models.logistic(X, X[:, 0] > 0, prior_precision=0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.pilot
 def test_X11_steps_of_several_kicks_where_single_ones_are_refused() -> None:
     post = separated(20)
