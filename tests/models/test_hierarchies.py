@@ -115,6 +115,7 @@ def test_X13_scales_are_drawn_by_default() -> None:
     post = orn.from_numpyro(not_centred, GROUP, Y)
     result = orn.sample(post, draws=200)
     assert result.draws["tau"].min() > 0
+    np.testing.assert_allclose(result.hyper_draws["tau"], result.draws["tau"], rtol=1e-6)
     summary = result.summary()
     assert summary.index.is_unique
     assert {"mu", "tau", "noise", "theta[0]", "z[5]"} <= set(summary.index)

@@ -92,7 +92,7 @@ class Result:
     @property
     def hyper_draws(self) -> PyTree:
         """Draws of the hyperparameters, every leaf (chains, draws, ...), in their own structure."""
-        if self.posterior.every_hyper is not None:
+        if self.has_hyper_draws and self.posterior.every_hyper is not None:
             return self.posterior.mapped(self.posterior.every_hyper, self.flat, self.hyper)
         if self.hyper is None:
             raise InputError("the hyperparameters were not drawn: sample with hyper='draw'.")
@@ -101,7 +101,8 @@ class Result:
     @property
     def has_hyper_draws(self) -> bool:
         """Whether hyperparameters were drawn."""
-        return self.hyper is not None or self.posterior.every_hyper is not None
+        among_parameters = self.posterior.every_hyper is not None
+        return self.hyper is not None or (among_parameters and not self.posterior.hyperparameters)
 
     @cached_property
     def _constrained(self) -> PyTree:

@@ -217,7 +217,11 @@ def _hierarchy(
     def unconstrain(values: PyTree) -> PyTree:
         return multiplied(joint_unconstrain(values))
 
-    return Posterior(
+    def every_hyper(params: PyTree, hyper: PyTree) -> PyTree:
+        del params
+        return {name: jnp.exp(free) for name, free in hyper.items()}
+
+    post = Posterior(
         log_likelihood,
         log_prior,
         data,
@@ -228,6 +232,8 @@ def _hierarchy(
         hyper_prior=in_the_prior,
         unconstrain=unconstrain,
     )
+    post.every_hyper = every_hyper
+    return post
 
 
 def _tried(
