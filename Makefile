@@ -53,12 +53,14 @@ lint: $(STAMP) ## style, format, types and import direction
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 
-docs: $(STAMP) ## the documentation as a site, in site/
+docs: $(STAMP) ## the documentation as a site, in site/, and its examples
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e ".[docs]"
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs --quiet build --strict --site-dir site
+	@$(COMPILED) $(PYTEST) -q -m examples tests/documentation/test_readme.py
 	@echo "open site/index.html"
 
-docs-serve: docs ## the same, built again whenever a page changes
+docs-serve: $(STAMP) ## the site at a local address, built again whenever a page changes
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e ".[docs]"
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
 
 dist: $(STAMP) ## wheel and source archive, in dist/

@@ -24,7 +24,7 @@ def halves(rows: int, seed: int = 0) -> tuple[Any, Any]:
     return order[: rows // 2], order[rows // 2 :]
 
 
-@pytest.mark.parametrize("name", ["wine", "protein"])
+@pytest.mark.parametrize("name", ["wine", pytest.param("protein", marks=pytest.mark.slow)])
 def test_intervals_cover_what_they_say(dataset: Load, name: str) -> None:
     data = dataset(name)
     X, y = data.X.astype(float), data.y.astype(float)
@@ -78,6 +78,7 @@ def compare(X: Floats, labels: Any, train: Any, test: Any, binned: bool = True) 
     assert_no_worse(model.predict_proba(X[test]), peer.predict_proba(X[test]), labels[test], binned)
 
 
+@pytest.mark.slow
 def test_probabilities_of_a_small_table_are_no_worse_than_cross_validated() -> None:
     """By the log loss: bins of 284 rows, most of them certain, say little of calibration."""
     X, labels = load_breast_cancer(return_X_y=True)

@@ -153,7 +153,7 @@ def test_small_tables_on_disk_are_drawn_from_batches(tmp_path: Path) -> None:
     plans = orn.plan(memory), orn.plan(disk)
     assert [plan.steps for plan in plans] == ["tested", "minibatch"]
     one, other = (
-        orn.sample(post, plan, key=0, draws=500)
+        orn.sample(post, plan, key=0, draws=300)
         for post, plan in zip((memory, disk), plans, strict=True)
     )
     a, b = one.summary(), other.summary()

@@ -137,9 +137,9 @@ def test_X14_turns_have_the_posterior_of_dense_heads(
     family: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     post = crossed(family)
-    dense = orn.sample(post, key=0, draws=1000)
+    dense = orn.sample(post, key=0, draws=400)
     set_heads(monkeypatch, cheap=0, per_row=0, beside=8)
-    found = orn.sample(post, key=1, draws=1000)
+    found = orn.sample(post, key=1, draws=400)
     assert (dense.plan.steps, found.plan.steps) == (
         "gaussian" if family == "gaussian" else "tested",
         "turns",
