@@ -130,7 +130,7 @@ def test_X10_noise_of_remainders_is_that_of_rows_in_memory(tmp_path: Path) -> No
     assert (one.kick, one.share, one.bend) == pytest.approx((other.kick, other.share, other.bend))
 
 
-@pytest.mark.parametrize("family", ["gaussian", "bernoulli"])
+@pytest.mark.parametrize("family", [pytest.param("gaussian", marks=pytest.mark.slow), "bernoulli"])
 def test_the_same_key_gives_the_same_draws(tmp_path: Path, family: str) -> None:
     """Of steps that need no rows, and of steps whose rows are read ahead."""
     memory, disk = both(tmp_path, family)

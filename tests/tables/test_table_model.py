@@ -345,7 +345,7 @@ def test_coefficients_are_in_the_tables_own_units() -> None:
     assert (found["r_hat"] < 1.05).all()
 
 
-@pytest.mark.parametrize("name", ["wine", "protein"])
+@pytest.mark.parametrize("name", ["wine", pytest.param("protein", marks=pytest.mark.slow)])
 def test_intervals_cover_what_they_say(dataset: Load, name: str) -> None:
     data = dataset(name)
     order = np.random.default_rng(0).permutation(len(data.X))
