@@ -164,11 +164,12 @@ class MixedPlan:
         if self.steps == "minibatch":
             lines.append(("rotation", f"by {self.angle:.3g} a step, {self.thin} steps a draw"))
         if self.turns:
+            makes = "one makes" if self.thin == 1 else f"{self.thin} make"
             lines.append(
                 (
                     "coupling",
                     f"{self.coupling:.3g}: a round of turns leaves {self.left:.2g} of the slowest "
-                    f"direction; {self.thin} make a draw",
+                    f"direction; {makes} a draw",
                 )
             )
         return [*lines, *(("warning", text) for text in self.warnings)]
