@@ -49,6 +49,15 @@ def test_X13_draws_begin_where_the_posterior_is() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("key", range(6))
+def test_X13_chains_about_a_separate_class_mix(key: int) -> None:
+    """Steps of one kick pass their test, and yet stay in a tail for long."""
+    summary = orn.sample(of_scikit_learn("iris"), hyper="draw", key=key).summary()
+    assert summary["r_hat"].max() < 1.02
+    assert summary["ess_bulk"].min() > 400
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "lowest"), [("iris", -40.0), ("breast_cancer", -60.0)])
 def test_X13_no_draw_of_a_known_table_is_from_a_chains_start(name: str, lowest: float) -> None:
     result = orn.sample(of_scikit_learn(name), hyper="draw")

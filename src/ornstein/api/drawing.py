@@ -17,7 +17,7 @@ from ornstein import theory
 from ornstein._base.errors import InputError, UnstablePlanError
 from ornstein._base.progress import bar, phase
 from ornstein._base.types import Array, Vector
-from ornstein.api.judged import FUNNEL, RESOLVED, is_tested, judge
+from ornstein.api.judged import FUNNEL, RESOLVED, SLOW, is_tested, judge
 from ornstein.api.pilots import (
     AT_ONCE,
     KICKS,
@@ -147,7 +147,8 @@ def anchored(
                     known = make_plan(post, **plan_options)
             slowness = _slowness([done])
             beside = Beside(eta, np.clip(2 * deviations, *_WIDTHS), plan.thin).at(done)
-        if is_last or (done.status.ok and (slowness <= _PATIENCE or passes(plan, done))):
+        patience = SLOW if whole else _PATIENCE
+        if is_last or (done.status.ok and (slowness <= patience or passes(plan, done))):
             break
     if not done.status.ok:
         raise UnstablePlanError(f"while finding the hyperparameters, {done.status.message}")
