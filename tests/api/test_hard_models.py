@@ -92,8 +92,8 @@ def ends_well(post: orn.Posterior, draws: int) -> None:
 @pytest.mark.parametrize(
     "post",
     [
-        network(40, 3),
-        pytest.param(horseshoe(4, 30), marks=pytest.mark.slow),
+        pytest.param(network(40, 3), marks=pytest.mark.slow),
+        horseshoe(4, 30),
         pytest.param(gaussian_process(8), marks=pytest.mark.slow),
     ],
     ids=["net", "horseshoe", "gp"],

@@ -232,6 +232,7 @@ def test_draws_by_the_tolerance() -> None:
     assert usual.flat.shape[0] * usual.flat.shape[1] >= 1600
 
 
+@pytest.mark.slow
 def test_no_key_of_a_hierarchical_model_becomes_non_finite() -> None:
     """A scale over five slopes, as in docs/numpyro.md."""
     rng = np.random.default_rng(0)

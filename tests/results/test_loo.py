@@ -86,7 +86,7 @@ def test_influential_rows_are_named() -> None:
     score, seen, k, draws = loo.leave_one_out([scipy.stats.norm.logpdf(y, theta, 1.0)])
     found = scored(score, y, seen=seen, pareto_k=k, draws=draws)
     assert found.influential.tolist() == [50]
-    assert "1 influential rows" in str(found)
+    assert "1 influential row," in str(found)
     assert ": 50 (counted" in str(found)
 
 

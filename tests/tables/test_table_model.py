@@ -265,6 +265,7 @@ def test_without_out_the_folder_is_named_after_the_table(
     assert code == 0, said
 
 
+@pytest.mark.slow
 def test_a_fit_is_diagnosed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[orn.Result] = []
     diagnose = orn.Result.diagnose
@@ -345,7 +346,8 @@ def test_coefficients_are_in_the_tables_own_units() -> None:
     assert (found["r_hat"] < 1.05).all()
 
 
-@pytest.mark.parametrize("name", ["wine", pytest.param("protein", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["wine", "protein"])
 def test_intervals_cover_what_they_say(dataset: Load, name: str) -> None:
     data = dataset(name)
     order = np.random.default_rng(0).permutation(len(data.X))
